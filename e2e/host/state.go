@@ -37,7 +37,7 @@ func (h *Host) state() string {
 	var b strings.Builder
 	stacks := make([]byte, 1<<20)
 	fmt.Fprintf(&b, "goroutines of the test:\n%s\n", stacks[:runtime.Stack(stacks, true)])
-	fmt.Fprintf(&b, "what the daemon says:\n%s\n", h.daemonAnswers())
+	fmt.Fprintf(&b, "the daemon's state:\n%s\n", h.daemonAnswers())
 	pids := h.processes()
 	// Twice, to show which threads run and which wait for a processor.
 	first := usageOf(pids)

@@ -117,7 +117,7 @@ func BenchmarkIdle(b *testing.B) {
 		for i, m := range machines {
 			workers = append(workers, m.run(workload.Plan{Name: names[i], Idle: true}))
 		}
-		idle(b, t, h, machines, names, "a context that nobody uses")
+		idle(b, t, h, machines, names, "an idle context")
 		for _, w := range workers {
 			w.end()
 		}

@@ -142,7 +142,7 @@ func (a *Agent) Run(ctx context.Context, ready func()) error {
 			a.save()
 		case <-a.changed:
 			if err := a.rescan(ctx); err != nil && ctx.Err() == nil {
-				a.o.Log.Error("look for virtual GPUs", "err", err)
+				a.o.Log.Error("scan for virtual GPUs", "err", err)
 			}
 		}
 	}
@@ -174,7 +174,7 @@ func (a *Agent) listen(ctx context.Context) (func(), error) {
 	stop := func() { cancel(); done.Wait() }
 	events, err := a.o.Events()
 	if err != nil {
-		a.o.Log.Warn("no events of the kernel; looking now and then", "every", rescanEvery, "err", err)
+		a.o.Log.Warn("no events from the kernel; scanning periodically", "every", rescanEvery, "err", err)
 		done.Go(func() {
 			t := time.NewTicker(rescanEvery)
 			defer t.Stop()
@@ -250,7 +250,7 @@ func (a *Agent) register(f sysfs.Function) *Device {
 }
 
 // errPollingConfigured is why a device is polled although it may have interrupts.
-var errPollingConfigured = errors.New("polling is what the agent was told to do")
+var errPollingConfigured = errors.New("the agent is configured to poll")
 
 // retryAfter is how long after its first failure a device is tried again; the time doubles with each, up to maxRetryAfter.
 const (

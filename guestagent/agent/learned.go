@@ -49,6 +49,6 @@ func (a *Agent) save() {
 		return
 	}
 	if err := a.o.Kernels.Save(); err != nil {
-		a.o.Log.Error("save what was learned of kernels", "err", err)
+		a.o.Log.Error("save the kernel cache", "err", err)
 	}
 }

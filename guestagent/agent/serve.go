@@ -73,7 +73,7 @@ func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 			return fmt.Errorf("accept a program: %w", err)
 		}
 		if err != nil {
-			a.o.Log.Warn("no program is accepted for now", "again", pause, "err", err)
+			a.o.Log.Warn("programs are temporarily not accepted", "again", pause, "err", err)
 			_ = clock.Sleep(ctx, clock.Real{}, pause)
 			pause = min(2*pause, maxAcceptPause)
 			continue
@@ -243,7 +243,7 @@ func peer(c allot.Conn) (Tenant, error) {
 	}
 	var cred *unix.Ucred
 	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil || err != nil {
-		return Tenant{}, fmt.Errorf("ask who connected: %w", errors.Join(e, err))
+		return Tenant{}, fmt.Errorf("read the peer's credentials: %w", errors.Join(e, err))
 	}
 	return Tenant{PID: int(cred.Pid), UID: int(cred.Uid), Since: time.Now()}, nil
 }

@@ -37,7 +37,7 @@ func TestDescriptorsRunOut(t *testing.T) {
 	}
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: g.socket})
 	if err == nil {
-		g.log.await(t, "no program is accepted for now")
+		g.log.await(t, "programs are temporarily not accepted")
 	}
 	for _, n := range all {
 		check(t, unix.Close(n))

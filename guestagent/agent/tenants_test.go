@@ -205,7 +205,7 @@ func TestDeviceGoes(t *testing.T) {
 	for err == nil {
 		_, err = gpu.Alloc(t.Context(), 1)
 	}
-	if !errors.Is(err, driver.ErrGone) || !strings.Contains(err.Error(), "let go of it") {
+	if !errors.Is(err, driver.ErrGone) || !strings.Contains(err.Error(), "the agent has closed it") {
 		t.Errorf("Alloc: %v", err)
 	}
 	check(t, dev.Close())
@@ -314,7 +314,7 @@ func TestManyTenants(t *testing.T) {
 		_ = c.Close()
 	}
 	if refused == 0 {
-		t.Error("nobody was refused")
+		t.Error("no program was refused")
 	}
 }
 

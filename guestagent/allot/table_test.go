@@ -33,7 +33,7 @@ func TestNeverOverlap(t *testing.T) {
 			},
 			"give": func(t *rapid.T) {
 				if len(held) == 0 {
-					t.Skip("nobody has anything")
+					t.Skip("nothing is allotted")
 				}
 				i := rapid.IntRange(0, len(held)-1).Draw(t, "who")
 				table.Release(held[i])

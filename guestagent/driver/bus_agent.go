@@ -125,7 +125,7 @@ func (b *AgentBus) listen() {
 		files, err := b.conn.Receive(&r)
 		allot.CloseAll(files)
 		if err != nil {
-			b.end(errors.New("the agent has let go of it: it was unplugged, or the agent has ended"))
+			b.end(errors.New("the agent has closed it: it was unplugged, or the agent has ended"))
 			return
 		}
 		select {

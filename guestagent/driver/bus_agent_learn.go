@@ -36,7 +36,7 @@ func (b *AgentBus) Recall(ctx context.Context, keys []cache.Key) ([]cache.Entry,
 		}
 		known = append(known, r.Kernels...)
 		if r.Next < 0 || r.Next > len(part) {
-			return known, errors.New("the agent's answer makes no sense")
+			return known, errors.New("the agent's answer is out of range")
 		}
 		if r.Next == 0 {
 			r.Next = len(part)

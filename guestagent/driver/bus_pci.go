@@ -116,7 +116,7 @@ func (p PCI) find(address string) (sysfs.Function, error) {
 		}
 	}
 	if p.fs().Present(address) {
-		return sysfs.Function{}, fmt.Errorf("%w at %s: what is there is not %v", ErrNoDevice, address, IDs)
+		return sysfs.Function{}, fmt.Errorf("%w at %s: the function there is not %v", ErrNoDevice, address, IDs)
 	}
 	return sysfs.Function{}, fmt.Errorf("%w at %s: nothing is there", ErrNoDevice, address)
 }
@@ -274,7 +274,7 @@ func (p PCI) takeBack(f sysfs.Function) error {
 		err = p.kernel().Close(fd)
 	}
 	if err != nil {
-		return fmt.Errorf("ask who has it by vfio: %w", err)
+		return fmt.Errorf("check whether vfio has it open: %w", err)
 	}
 	return p.fs().Unbind(f.Address)
 }

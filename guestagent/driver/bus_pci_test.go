@@ -257,7 +257,7 @@ func TestOpenPCIErrors(t *testing.T) {
 		"several":      {two, "", driver.ErrSeveral, "name one of 0000:00:10.0, 0000:00:11.0"},
 		"nothing":      {two, "0000:00:1f.0", driver.ErrNoDevice, "nothing is there"},
 		"odd address":  {two, "../../../etc", driver.ErrNoDevice, "nothing is there"},
-		"another's":    {odd, "0000:00:12.0", driver.ErrNoDevice, "what is there is not"},
+		"another's":    {odd, "0000:00:12.0", driver.ErrNoDevice, "the function there is not"},
 		"no room":      {odd, address, driver.ErrNoRoom, "pref64-reserve=512M"},
 		"taken":        {odd, "0000:00:11.0", nil, "kernel driver uio_pci_generic has it"},
 		"short BAR0":   {odd, "0000:00:13.0", nil, "has 4096 bytes, want 65536"},

@@ -18,7 +18,7 @@ func (m *mapping) revoke() error {
 		return nil
 	}
 	if err := replace(m.b); err != nil {
-		return fmt.Errorf("let go of a BAR: %w", err)
+		return fmt.Errorf("release a BAR: %w", err)
 	}
 	return nil
 }

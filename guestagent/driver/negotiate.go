@@ -34,7 +34,7 @@ func (d *Device) negotiate() error {
 		slices.ContainsFunc(d.allotment.Contexts, func(i int) bool { return i < 0 || i >= d.info.Contexts }) ||
 		slices.ContainsFunc(d.allotment.Channels, func(i int) bool { return i < 0 || i >= d.info.Channels }) ||
 		len(d.allotment.Vectors) < d.bus.Vectors() {
-		return fmt.Errorf("the agent allots what there is not: %+v", d.allotment)
+		return fmt.Errorf("the agent's allotment is not part of the device: %+v", d.allotment)
 	}
 	d.info.Contexts, d.info.Channels = len(d.allotment.Contexts), len(d.allotment.Channels)
 	return nil

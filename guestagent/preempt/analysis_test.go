@@ -54,7 +54,7 @@ func TestStudyReasons(t *testing.T) {
 		{"a graph on the device", "mov.u64 %rd1, %current_graph_exec;", DeviceLaunch, None},
 		{"printing", "{ .param .b64 x; .param .b32 v; call (v), vprintf, (x, x); }", None, None},
 		{"an unknown function", "{ .param .b32 x; call elsewhere, (x); }", ExternalCall, None},
-		{"a call of nobody knows what", indirect, IndirectCall, None},
+		{"a call of an unknown function", indirect, IndirectCall, None},
 		{"a call that may need the index", "mov.u64 %rd1, plain; mov.u64 %rd1, index; " + indirect, IndirectCall, None},
 		{"a call that can't", "mov.u64 %rd1, plain; mov.u64 %rd1, meets; " + indirect, None, DivergentFunctionBarrier},
 		{"a call of one in a list", "mov.u64 %rd1, index; list: .calltargets plain; { .param .b32 x; call %rd1, (x), list; }", None, None},

@@ -180,7 +180,7 @@ func (k *kernel) plan() {
 			}
 			switch {
 			case b.number < 0:
-				e.refuseLoops(DivergentNamedBarrier, "%v: maybe barrier 0, which others may have left", b.in)
+				e.refuseLoops(DivergentNamedBarrier, "%v: maybe barrier 0, from which others may have returned", b.in)
 			case b.number == 0 && b.kind == "sync" && !b.partial:
 				if f != e.self {
 					e.refuseLoops(DivergentFunctionBarrier, "%v in %s, beside one that others may have left", b.in, f.code.Func.Name)

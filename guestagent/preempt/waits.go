@@ -269,7 +269,7 @@ func (s *waitAnalysis) checkLoop(l int, v *waits) {
 	for _, i := range sources {
 		switch in := code.Instrs[i]; {
 		case s.exhausted():
-			v.why = code.Func.Name + " has too many loops within loops to look through"
+			v.why = code.Func.Name + " has too many nested loops to analyze"
 			return
 		case !depends(i), r.monotonic(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i)):
 		case in.Opcode != "ld":

@@ -100,7 +100,7 @@ func TestWaits(t *testing.T) {
 		{"a compare-and-swap awaited", all, "L: atom.global.cas.b32 %r1, [%a], 64, 0; setp.ne.u32 %p1, %r1, 64; @%p1 bra L;"},
 		{"a compare-and-swap repeated until it fails", all,
 			"ld.global.u32 %r4, [%a]; L: atom.global.cas.b32 %r6, [%a], %r4, %r20; setp.eq.u32 %p1, %r6, %r4; mov.u32 %r4, %r6; @%p1 bra L;"},
-		{"a word that whoever comes last changes", all, "ld.volatile.global.u32 %r2, [%b]; L: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, %r2; @%p1 bra L;"},
+		{"a word that the last block to arrive changes", all, "ld.volatile.global.u32 %r2, [%b]; L: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, %r2; @%p1 bra L;"},
 		{"a barrier that loses patience", all,
 			"mov.u32 %r5, 0; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, 100000; @%p2 bra L; E:"},
 		{"one flag for all", all, "L: ld.volatile.global.u32 %r1, [%b]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},

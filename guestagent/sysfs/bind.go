@@ -50,7 +50,7 @@ func (f FS) Bind(address string) error {
 		return fmt.Errorf("give it to vfio-pci: %w", err)
 	}
 	if got := f.link(address, "driver"); got != VFIODriver {
-		return errors.New("vfio-pci did not take it; the kernel's log says why")
+		return errors.New("vfio-pci did not bind to it; see the kernel's log")
 	}
 	return nil
 }

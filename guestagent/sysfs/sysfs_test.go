@@ -114,7 +114,7 @@ func TestBind(t *testing.T) {
 		"no vfio-pci": {nil, "modprobe vfio-pci", nil},
 		"no IOMMU":    {map[string]string{drivers: ""}, "CONFIG_VFIO_NOIOMMU", nil},
 		"refused": {
-			map[string]string{drivers: "", probe: "", unsafe: "N\n"}, "did not take it",
+			map[string]string{drivers: "", probe: "", unsafe: "N\n"}, "did not bind to it",
 			map[string]string{unsafe: "Y\n", probe: address, "/sys/bus/pci/devices/" + address + "/driver_override": "vfio-pci"},
 		},
 	} {

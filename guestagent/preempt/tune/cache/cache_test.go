@@ -146,11 +146,11 @@ func TestBrokenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh := must[*File](t)(Open(path, log))
-	if fresh.Len() != 0 || !strings.Contains(text.String(), "can't be read; it is put aside") || !strings.Contains(text.String(), "checksum") {
+	if fresh.Len() != 0 || !strings.Contains(text.String(), "can't be decoded; it is renamed") || !strings.Contains(text.String(), "checksum") {
 		t.Errorf("%d entries; log: %s", fresh.Len(), text.String())
 	}
 	if b := must[[]byte](t)(os.ReadFile(path + ".bad")); !strings.HasSuffix(string(b), "garbage") {
-		t.Errorf("put aside: %q", b)
+		t.Errorf("renamed file: %q", b)
 	}
 	if err := os.WriteFile(path, []byte("broken again"), 0o644); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ func (f *File) read() ([]Entry, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what was learned of kernels: %w", err)
+		return nil, fmt.Errorf("read the kernel cache: %w", err)
 	}
 	var b []byte
 	st, err := file.Stat()
@@ -59,7 +59,7 @@ func (f *File) read() ([]Entry, error) {
 		err = e
 	}
 	if err != nil {
-		return nil, fmt.Errorf("what was learned of kernels: read %s: %w", f.path, err)
+		return nil, fmt.Errorf("read the kernel cache %s: %w", f.path, err)
 	}
 	entries, err := Decode(b)
 	if err == nil {
@@ -69,7 +69,7 @@ func (f *File) read() ([]Entry, error) {
 	if e := os.Rename(f.path, aside); e != nil {
 		err = errors.Join(err, e)
 	}
-	f.log.Warn("what was learned of kernels can't be read; it is put aside, and learned anew", "path", f.path, "aside", aside, "err", err)
+	f.log.Warn("the kernel cache can't be decoded; it is renamed, and the cache starts empty", "path", f.path, "aside", aside, "err", err)
 	return nil, nil
 }
 
@@ -86,7 +86,7 @@ func (f *File) Save() error {
 		f.mu.Lock()
 		f.changed = true
 		f.mu.Unlock()
-		return fmt.Errorf("keep what was learned of kernels: %w", err)
+		return fmt.Errorf("save the kernel cache: %w", err)
 	}
 	return nil
 }
