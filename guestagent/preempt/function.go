@@ -56,7 +56,15 @@ func (w *analyzer) function(f *funcInfo) {
 
 // instruction records what one instruction means for its function.
 func (w *analyzer) instruction(f *funcInfo, i int, in *ptx.Instr) {
-	f.operands(in, in.Operands)
+	ptx.Walk(in.Operands, func(o *ptx.Operand) {
+		switch {
+		case o.Sym == nil:
+		case o.Sym.Kind == ptx.SymSpecial:
+			f.specialRegister(in, o.Sym.Name)
+		case o.Sym.Kind == ptx.SymVar:
+			f.shared = f.shared || o.Sym.Var.Space == ptx.SharedSpace
+		}
+	})
 	if in.Guarded() && in.Pred.Sym.Kind == ptx.SymSpecial {
 		f.specialRegister(in, in.Pred.Sym.Name)
 	}
@@ -101,24 +109,6 @@ func (w *analyzer) instruction(f *funcInfo, i int, in *ptx.Instr) {
 		f.polls = append(f.polls, i)
 	}
 	f.writes = f.writes || mayWrite(in)
-}
-
-// operands looks for special registers and shared variables among operands.
-func (f *funcInfo) operands(in *ptx.Instr, list []ptx.Operand) {
-	for i := range list {
-		o := &list[i]
-		if o.Sym != nil {
-			switch o.Sym.Kind {
-			case ptx.SymSpecial:
-				f.specialRegister(in, o.Sym.Name)
-			case ptx.SymVar:
-				f.shared = f.shared || o.Sym.Var.Space == ptx.SharedSpace
-			}
-		}
-		if len(o.Elems) > 0 {
-			f.operands(in, o.Elems)
-		}
-	}
 }
 
 // specialRegister records the use of a special register.
@@ -332,21 +322,17 @@ func (w *analyzer) addressesTaken(m *ptx.Module, list []*funcInfo) []string {
 			names = append(names, s.Func.Name)
 		}
 	}
-	var operands func([]ptx.Operand)
-	operands = func(ops []ptx.Operand) {
-		for i := range ops {
-			if s := ops[i].Sym; s != nil && s.Kind == ptx.SymFunc {
-				take(s.Name)
-			}
-			operands(ops[i].Elems)
+	operand := func(o *ptx.Operand) {
+		if s := o.Sym; s != nil && s.Kind == ptx.SymFunc {
+			take(s.Name)
 		}
 	}
 	for _, f := range list {
 		for _, in := range f.code.Instrs {
 			if in.Opcode != "call" {
-				operands(in.Operands)
+				ptx.Walk(in.Operands, operand)
 			} else if c, ok := in.Call(); ok {
-				operands(c.Args)
+				ptx.Walk(c.Args, operand)
 			}
 		}
 		for _, v := range f.code.Vars {

@@ -229,18 +229,15 @@ func (k *kernel) checkHub() {
 
 // noteIndex records the components of %ctaid and %nctaid among operands.
 func (k *kernel) noteIndex(list []ptx.Operand) {
-	for i := range list {
-		if which, component, ok := taskOperand(&list[i]); ok {
-			if which == 0 {
-				k.index = max(k.index, component+1)
-			} else {
-				k.grid = max(k.grid, component+1)
-			}
+	ptx.Walk(list, func(o *ptx.Operand) {
+		switch which, component, ok := taskOperand(o); {
+		case !ok:
+		case which == 0:
+			k.index = max(k.index, component+1)
+		default:
+			k.grid = max(k.grid, component+1)
 		}
-		if len(list[i].Elems) > 0 {
-			k.noteIndex(list[i].Elems)
-		}
-	}
+	})
 }
 
 // hasWarpBarrier reports whether the module may use warp barriers.
@@ -343,43 +340,23 @@ func (t *module) scan(f *funcInfo) *scan {
 		}
 	}
 	seen := map[*ptx.Var]bool{}
-	var operands func(list []ptx.Operand)
-	operands = func(list []ptx.Operand) {
-		for i := range list {
-			if y := list[i].Sym; y != nil && y.Kind == ptx.SymSpecial && (y.Name == "%total_smem_size" || y.Name == "%aggr_smem_size") {
+	for _, in := range f.code.Instrs {
+		if c, ok := in.Call(); ok && c.Target.Sym != nil && c.Target.Sym.Kind == ptx.SymFunc && c.Target.Sym.Func.Entry {
+			s.refused = in.String() // a kernel can't be called, although the text says so
+		}
+		ptx.Walk(in.Operands, func(o *ptx.Operand) {
+			if _, component, ok := taskOperand(o); ok && component < 0 {
+				s.refused = in.String() // it reads the whole vector
+			}
+			if y := o.Sym; y != nil && y.Kind == ptx.SymSpecial && (y.Name == "%total_smem_size" || y.Name == "%aggr_smem_size") {
 				s.sizes = true
 			} else if y != nil && y.Kind == ptx.SymVar && y.Var.Space == ptx.SharedSpace && !seen[y.Var] {
 				seen[y.Var], s.names = true, true
 				s.shared = append(s.shared, y.Var)
 			}
-			if len(list[i].Elems) > 0 {
-				operands(list[i].Elems)
-			}
-		}
-	}
-	for _, in := range f.code.Instrs {
-		if c, ok := in.Call(); ok && c.Target.Sym != nil && c.Target.Sym.Kind == ptx.SymFunc && c.Target.Sym.Func.Entry {
-			s.refused = in.String() // a kernel can't be called, although the text says so
-		}
-		if readsWholeIndex(in.Operands) {
-			s.refused = in.String()
-		}
-		operands(in.Operands)
+		})
 	}
 	return s
-}
-
-// readsWholeIndex reports whether %ctaid or %nctaid is among the operands as a vector.
-func readsWholeIndex(list []ptx.Operand) bool {
-	for i := range list {
-		if _, component, ok := taskOperand(&list[i]); ok && component < 0 {
-			return true
-		}
-		if len(list[i].Elems) > 0 && readsWholeIndex(list[i].Elems) {
-			return true
-		}
-	}
-	return false
 }
 
 // findLabels finds the labels that something branches to, if labels may have to be dropped.
@@ -393,24 +370,19 @@ func (t *module) findLabels(p *ptx.Program) {
 		return
 	}
 	t.targets = map[string]bool{}
-	var operands func(list []ptx.Operand)
-	operands = func(list []ptx.Operand) {
-		for i := range list {
-			switch s := list[i].Sym; {
-			case s == nil:
-			case s.Kind == ptx.SymLabel:
-				t.targets[s.Name] = true
-			case s.Kind == ptx.SymTargets:
-				for _, name := range s.Branch.Labels {
-					t.targets[name] = true
-				}
-			}
-			operands(list[i].Elems)
-		}
-	}
 	for _, c := range p.Codes {
 		for _, in := range c.Instrs {
-			operands(in.Operands)
+			ptx.Walk(in.Operands, func(o *ptx.Operand) {
+				switch s := o.Sym; {
+				case s == nil:
+				case s.Kind == ptx.SymLabel:
+					t.targets[s.Name] = true
+				case s.Kind == ptx.SymTargets:
+					for _, name := range s.Branch.Labels {
+						t.targets[name] = true
+					}
+				}
+			})
 		}
 	}
 }

@@ -63,29 +63,30 @@ const (
 	IRQSetActionTrigger = 1 << 5 // VFIO_IRQ_SET_ACTION_TRIGGER
 )
 
-// Sizes of the structures, for their argsz.
-const (
-	GroupStatusBytes = 8
-	DeviceInfoBytes  = 20
-	RegionInfoBytes  = 32
-	IRQInfoBytes     = 16
-	IRQSetBytes      = 20 // before the data
-)
-
 // The kernel's byte order, and that of all machines with QEMU's vfio-user.
 var ne = binary.NativeEndian
+
+// encode encodes the fields of a structure in the kernel's form. Its first field is argsz, its size.
+func encode(fields ...any) []byte {
+	b := make([]byte, 4)
+	for _, f := range fields {
+		b, _ = binary.Append(b, ne, f) // fails only for types without a fixed size
+	}
+	ne.PutUint32(b, uint32(len(b)))
+	return b
+}
+
+// decode decodes the fields of a structure after argsz.
+func decode(b []byte, fields any) { _, _ = binary.Decode(b[4:], ne, fields) }
 
 // GroupStatus is struct vfio_group_status.
 type GroupStatus struct{ Flags uint32 }
 
 // Encode encodes s in the kernel's form.
-func (s GroupStatus) Encode() []byte {
-	b := ne.AppendUint32(make([]byte, 0, GroupStatusBytes), GroupStatusBytes)
-	return ne.AppendUint32(b, s.Flags)
-}
+func (s GroupStatus) Encode() []byte { return encode(s) }
 
 // Decode decodes the kernel's form.
-func (s *GroupStatus) Decode(b []byte) { s.Flags = ne.Uint32(b[4:]) }
+func (s *GroupStatus) Decode(b []byte) { decode(b, s) }
 
 // DeviceInfo is struct vfio_device_info, without capabilities.
 type DeviceInfo struct {
@@ -96,18 +97,10 @@ type DeviceInfo struct {
 }
 
 // Encode encodes i in the kernel's form.
-func (i DeviceInfo) Encode() []byte {
-	b := make([]byte, 0, DeviceInfoBytes)
-	for _, v := range []uint32{DeviceInfoBytes, i.Flags, i.Regions, i.IRQs, i.CapOffset} {
-		b = ne.AppendUint32(b, v)
-	}
-	return b
-}
+func (i DeviceInfo) Encode() []byte { return encode(i) }
 
 // Decode decodes the kernel's form.
-func (i *DeviceInfo) Decode(b []byte) {
-	i.Flags, i.Regions, i.IRQs, i.CapOffset = ne.Uint32(b[4:]), ne.Uint32(b[8:]), ne.Uint32(b[12:]), ne.Uint32(b[16:])
-}
+func (i *DeviceInfo) Decode(b []byte) { decode(b, i) }
 
 // RegionInfo is struct vfio_region_info, without capabilities.
 type RegionInfo struct {
@@ -119,36 +112,19 @@ type RegionInfo struct {
 }
 
 // Encode encodes i in the kernel's form.
-func (i RegionInfo) Encode() []byte {
-	b := make([]byte, 0, RegionInfoBytes)
-	for _, v := range []uint32{RegionInfoBytes, i.Flags, i.Index, i.CapOffset} {
-		b = ne.AppendUint32(b, v)
-	}
-	return ne.AppendUint64(ne.AppendUint64(b, i.Bytes), i.Offset)
-}
+func (i RegionInfo) Encode() []byte { return encode(i) }
 
 // Decode decodes the kernel's form.
-func (i *RegionInfo) Decode(b []byte) {
-	i.Flags, i.Index, i.CapOffset = ne.Uint32(b[4:]), ne.Uint32(b[8:]), ne.Uint32(b[12:])
-	i.Bytes, i.Offset = ne.Uint64(b[16:]), ne.Uint64(b[24:])
-}
+func (i *RegionInfo) Decode(b []byte) { decode(b, i) }
 
 // IRQInfo is struct vfio_irq_info.
 type IRQInfo struct{ Flags, Index, Count uint32 }
 
 // Encode encodes i in the kernel's form.
-func (i IRQInfo) Encode() []byte {
-	b := make([]byte, 0, IRQInfoBytes)
-	for _, v := range []uint32{IRQInfoBytes, i.Flags, i.Index, i.Count} {
-		b = ne.AppendUint32(b, v)
-	}
-	return b
-}
+func (i IRQInfo) Encode() []byte { return encode(i) }
 
 // Decode decodes the kernel's form.
-func (i *IRQInfo) Decode(b []byte) {
-	i.Flags, i.Index, i.Count = ne.Uint32(b[4:]), ne.Uint32(b[8:]), ne.Uint32(b[12:])
-}
+func (i *IRQInfo) Decode(b []byte) { decode(b, i) }
 
 // IRQSet is struct vfio_irq_set with descriptors as its data.
 type IRQSet struct {
@@ -157,23 +133,15 @@ type IRQSet struct {
 }
 
 // Encode encodes s in the kernel's form.
-func (s IRQSet) Encode() []byte {
-	size := uint32(IRQSetBytes + 4*len(s.FDs))
-	b := make([]byte, 0, size)
-	for _, v := range []uint32{size, s.Flags, s.Index, s.Start, s.Count} {
-		b = ne.AppendUint32(b, v)
-	}
-	for _, fd := range s.FDs {
-		b = ne.AppendUint32(b, uint32(fd))
-	}
-	return b
-}
+func (s IRQSet) Encode() []byte { return encode(s.Flags, s.Index, s.Start, s.Count, s.FDs) }
 
-// Decode reads the kernel's form.
+// Decode decodes the kernel's form.
 func (s *IRQSet) Decode(b []byte) {
-	s.Flags, s.Index, s.Start, s.Count = ne.Uint32(b[4:]), ne.Uint32(b[8:]), ne.Uint32(b[12:]), ne.Uint32(b[16:])
-	s.FDs = nil
-	for b = b[IRQSetBytes:]; len(b) >= 4; b = b[4:] {
-		s.FDs = append(s.FDs, int32(ne.Uint32(b)))
+	var head [4]uint32
+	decode(b, &head)
+	*s = IRQSet{Flags: head[0], Index: head[1], Start: head[2], Count: head[3]}
+	if b = b[4+4*len(head):]; len(b) >= 4 {
+		s.FDs = make([]int32, len(b)/4)
+		_, _ = binary.Decode(b, ne, s.FDs)
 	}
 }
