@@ -1,16 +1,16 @@
 package api
 
-// What a GPU can be watched by: [GPU].AccountingSource, and in the configuration.
+// The sources of accounting, in [GPU].AccountingSource and the configuration.
 const (
-	// SourceAuto is registers where they can be read, else events, else launches where the
-	// GPU has neither. It is in the configuration alone.
+	// SourceAuto is registers if they can be read, or else events, or else, if the GPU has neither,
+	// launches. It is used in the configuration only.
 	SourceAuto = "auto"
-	// SourceRegisters is the GPU's status registers, polled.
+	// SourceRegisters polls the GPU's status registers.
 	SourceRegisters = "registers"
 	// SourceEvents is the GPU's own record of its context switches.
 	SourceEvents = "events"
-	// SourceLaunches is what the guests' own processes say of when launches began and
-	// ended, by the GPU's stamps: nobody else is asked. Where launches of several guests
-	// overlap, each is taken to have had an equal part of the time.
+	// SourceLaunches is the reports of guests' own processes on when launches began and ended, by
+	// the GPU's timestamps, without any check. Where launches of several guests overlap, the time
+	// is divided equally.
 	SourceLaunches = "launches"
 )

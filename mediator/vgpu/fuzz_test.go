@@ -10,9 +10,9 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// FuzzDevice makes any accesses to the whole device: registers, configuration and
-// shared memory, with resets and the backend's answers in between. Input: records
-// of a kind, an offset (3 bytes), a length and as much data.
+// FuzzDevice makes any accesses to the whole device, registers, configuration and shared memory,
+// with resets and the backend's answers in between. Input: records of a kind, an offset (3 bytes),
+// a length and as much data.
 func FuzzDevice(f *testing.F) {
 	record := func(kind byte, offset int, data ...byte) []byte {
 		return append([]byte{kind, byte(offset), byte(offset >> 8), byte(offset >> 16), byte(len(data))}, data...)
@@ -84,7 +84,7 @@ const (
 	fuzzKinds
 )
 
-// fuzzAccess writes data and reads as much.
+// fuzzAccess writes data and reads as many bytes.
 func fuzzAccess(t *testing.T, h *hostile, region uint32, at uint64, data []byte) {
 	h.write(t, region, at, data)
 	h.read(t, region, at, len(data))

@@ -140,7 +140,7 @@ func seldom(t *rapid.T) {
 	}
 }
 
-// hostile is a served device with a strict backend and a client of the test's.
+// hostile is a served device with a strict backend and a test's client.
 type hostile struct {
 	dev    *vgpu.Device
 	back   *strict
@@ -246,8 +246,8 @@ func (h *hostile) set(t fails, reg int, v uint32) {
 
 func (h *hostile) slot(t *rapid.T) int { return rapid.IntRange(0, 8).Draw(t, "slot") }
 
-// badChannel asks for a channel whose rings may lie over the header, over each
-// other, outside, or have any size.
+// badChannel requests a channel whose rings may overlap the header or each other, lie outside, or
+// have any size.
 func (h *hostile) badChannel(t *rapid.T) {
 	rings := uint64(abi.HeaderBytes(8) + h.dev.Config().RingsBytes()) // their end
 	offset := rapid.OneOf(
@@ -286,8 +286,7 @@ func (h *hostile) createChannel(t *rapid.T, sub uint64, subN uint32, comp uint64
 	h.set(t, abi.ChannelSlot(slot, abi.ChannelControl), uint32(abi.ControlCreate))
 }
 
-// setInterrupts gives and takes vectors, of every interrupt there is and of some
-// that there aren't.
+// setInterrupts sets and removes vectors of every interrupt, and of some that don't exist.
 func (h *hostile) setInterrupts(t *rapid.T) {
 	index := rapid.SampledFrom([]uint32{vfiouser.IRQMSI, vfiouser.IRQMSI, vfiouser.IRQMSI, vfiouser.IRQINTx, vfiouser.IRQMSIX, vfiouser.IRQErr, vfiouser.IRQReq, 7}).Draw(t, "interrupt")
 	start := rapid.Uint32Range(0, 9).Draw(t, "start")

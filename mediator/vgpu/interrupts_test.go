@@ -72,7 +72,7 @@ func TestVectorsChangeWhileInterruptsFly(t *testing.T) {
 	}
 }
 
-// drain takes what interrupts an eventfd still holds.
+// drain reads the interrupts that an eventfd still holds.
 func drain(t *testing.T, e *vfiouser.Eventfd) {
 	t.Helper()
 	err := e.Signal() // so that there is something to take

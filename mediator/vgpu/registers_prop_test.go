@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// checkTables holds the tables' invariants, whatever a guest and a backend did.
+// checkTables checks the tables' invariants.
 func checkTables(t interface{ Fatalf(string, ...any) }, r *registers) {
 	channels := make([]uint32, len(r.contexts))
 	type span struct {
@@ -67,8 +67,8 @@ func checkTables(t interface{ Fatalf(string, ...any) }, r *registers) {
 // anyVersion is one that the device speaks.
 var anyVersion = rapid.SampledFrom([]abi.Version{abi.Version1_0, abi.Version1_1})
 
-// TestTablesProperty drives the tables by a guest and a backend that do anything
-// that their interfaces let them, in any order.
+// TestTablesProperty drives the tables with a guest and a backend that use their interfaces in any
+// order.
 func TestTablesProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, err := Config{SharedBytes: abi.MinSharedBytes, Contexts: 3, Channels: 5, Vectors: 4,
@@ -134,7 +134,7 @@ func TestTablesProperty(t *testing.T) {
 	})
 }
 
-// checkActions holds what the backend is told against the tables.
+// checkActions compares the actions with the tables.
 func checkActions(t *rapid.T, r *registers, todo []action) {
 	for _, a := range todo {
 		switch a.kind {
@@ -154,8 +154,8 @@ func checkActions(t *rapid.T, r *registers, todo []action) {
 	}
 }
 
-// FuzzRegisters makes any accesses of any size. Input: records of offset (2
-// bytes), size (1 byte, the highest bit a read) and data.
+// FuzzRegisters makes accesses of any size. Input: records of offset (2 bytes), size (1 byte, the
+// highest bit a read) and data.
 func FuzzRegisters(f *testing.F) {
 	rec := func(off, n int, v uint64) []byte {
 		b := []byte{byte(off), byte(off >> 8), byte(n)}

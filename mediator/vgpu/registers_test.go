@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// testConfig is small enough that a table is soon full.
+// testConfig is small, so that tables fill up soon.
 func testConfig(tb testing.TB) Config {
 	tb.Helper()
 	cfg, err := Config{
@@ -34,7 +34,7 @@ func (r *registers) set(off int, v uint32) {
 	r.write(uint64(off), b[:])
 }
 
-// take empties todo, as the shell does.
+// take empties todo, as Device does.
 func (r *registers) take() []action {
 	t := append([]action(nil), r.todo...)
 	r.todo, r.dirty = r.todo[:0], dirty{}

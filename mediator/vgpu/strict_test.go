@@ -202,7 +202,7 @@ func (s *strict) Reset() {
 	clear(s.channels)
 }
 
-// unanswered is how many answers the device waits for.
+// unanswered returns the number of pending answers.
 func (s *strict) unanswered() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -219,7 +219,7 @@ func (s *strict) answer(i int, ok bool, code abi.ErrorCode) {
 	give(ok, code)
 }
 
-// answerAgain gives the device all of its last answers once more.
+// answerAgain repeats all of the last answers.
 func (s *strict) answerAgain(ok bool, code abi.ErrorCode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func (s *strict) answerAgain(ok bool, code abi.ErrorCode) {
 	}
 }
 
-// fault has all executors that run find that their contexts are at an end.
+// fault reports the end of all running executors' contexts.
 func (s *strict) fault(code abi.ErrorCode) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +239,7 @@ func (s *strict) fault(code abi.ErrorCode) {
 	}
 }
 
-// check compares the device's tables with what the backend was told.
+// check compares the device's tables with the calls to the backend.
 func (s *strict) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -53,7 +53,7 @@ func tables(t *testing.T) func(heading string, n int) [][]string {
 	}
 }
 
-// TestDocumented holds docs/device.md against this package.
+// TestDocumented compares docs/device.md with this package.
 func TestDocumented(t *testing.T) {
 	table := tables(t)
 	compare := func(heading string, want [][]string) {
@@ -155,7 +155,7 @@ func TestDocumented(t *testing.T) {
 	compare("States", rows)
 }
 
-// TestLinesApart holds that no two words that are written are on one cache line.
+// TestLinesApart checks that no two written words share a cache line.
 func TestLinesApart(t *testing.T) {
 	lines := map[int]string{}
 	for _, w := range ChannelWords {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// codec is one form's encoder and decoder by reflection.
+// codec is one form's encoder and decoder, for use by reflection.
 type codec struct {
 	form   Form
 	zero   any
@@ -59,16 +59,15 @@ func (c codec) parse(e *Entry) (any, error) {
 	return out[0].Interface(), err
 }
 
-// valid makes a value that the decoder takes where zero is not one.
+// valid sets what the decoder requires not to be zero.
 func valid(v reflect.Value) {
 	if f := v.FieldByName("Width"); f.IsValid() && v.Type() == reflect.TypeFor[Set]() {
 		f.SetUint(4)
 	}
 }
 
-// TestForms sets each field of each form by itself and finds it at its place, and
-// nowhere else, then reads it back; and every byte that no field covers must be
-// zero.
+// TestForms sets each field of each form, finds it at its offset and nowhere else, and reads it
+// back. Every byte outside the fields must be zero.
 func TestForms(t *testing.T) {
 	if len(codecs) != len(formNames) || len(FormFields) != len(formNames) {
 		t.Fatalf("%d codecs, %d layouts, %d forms", len(codecs), len(FormFields), len(formNames))

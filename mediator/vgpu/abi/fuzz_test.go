@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzDecodeEntry decodes any 64 bytes as any form: what is taken is written back
-// as the same bytes.
+// FuzzDecodeEntry decodes any 64 bytes as any form: an accepted entry is encoded to the same bytes.
 func FuzzDecodeEntry(f *testing.F) {
 	for i, c := range Commands {
 		var e Entry
@@ -92,10 +91,9 @@ func FuzzDecodeEntry(f *testing.F) {
 	})
 }
 
-// FuzzRing lets a guest write anything anywhere in what it shares, between the
-// host's steps. Input: records of what to do (1 byte), where (2 bytes), what (4
-// bytes). The host must neither panic nor loop, and must only ever see whole
-// commands.
+// FuzzRing lets a guest write anything anywhere in its shared memory between the host's steps.
+// Input: records of what to do (1 byte), where (2 bytes), what (4 bytes). The host must neither
+// panic nor loop, and must see only whole commands.
 func FuzzRing(f *testing.F) {
 	rec := func(op byte, at uint16, v uint32) []byte {
 		b := binary.LittleEndian.AppendUint16([]byte{op}, at)

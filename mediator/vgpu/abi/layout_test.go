@@ -28,9 +28,9 @@ func TestRingsBytes(t *testing.T) {
 	}
 }
 
-// TestRingsBytesProperty: whatever a device is made with, rings and windows get
-// pages, every channel has room for its shortest rings, or the rings have a quarter,
-// and where BAR2 is not small every channel has room for its usual ones.
+// TestRingsBytesProperty checks that, for any configuration, rings and windows get pages, every
+// channel has room for its shortest rings or the rings have a quarter, and unless BAR2 is small
+// every channel has room for its usual rings.
 func TestRingsBytesProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		shared := int64(MinSharedBytes) << rapid.IntRange(0, 14).Draw(t, "size")

@@ -133,7 +133,7 @@ var Commands = []Command{
 	{OpTimestamp, "TIMESTAMP", FormEmpty, 0, false},
 }
 
-// opcodes is below 256 entries, so one small table finds a command.
+// commandByOp maps opcodes, which are below 256, to commands.
 var commandByOp = func() (t [256]*Command) {
 	for i := range Commands {
 		t[Commands[i].Op] = &Commands[i]

@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// TestPreemptArgs sets each field by itself, finds it at its place and nowhere
-// else, and reads it back.
+// TestPreemptArgs sets each field, finds it at its offset and nowhere else, and reads it back.
 func TestPreemptArgs(t *testing.T) {
 	args := reflect.New(reflect.TypeFor[PreemptArgs]()).Elem()
 	if got := len(leaves(args)); got != len(PreemptArgsFields) {
@@ -88,7 +87,7 @@ func TestPreemptAttribute(t *testing.T) {
 	}
 }
 
-// TestControlLines holds that no two words of the control block share a line.
+// TestControlLines checks that no two words of the control block share a line.
 func TestControlLines(t *testing.T) {
 	lines := map[int]string{}
 	for _, w := range ControlWords {
@@ -105,8 +104,8 @@ func TestControlLines(t *testing.T) {
 	}
 }
 
-// checkDecodePreempt decodes any 64 bytes as the attribute: what is taken is
-// usable, and written back as the same bytes.
+// checkDecodePreempt decodes any 64 bytes as the attribute: an accepted value is usable, and
+// encoded to the same bytes.
 func checkDecodePreempt(t *testing.T, e *Entry) {
 	a, err := DecodeAttribute(e)
 	if err != nil {

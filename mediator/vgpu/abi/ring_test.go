@@ -235,8 +235,8 @@ func TestHostilePointers(t *testing.T) {
 	}
 }
 
-// TestRingModel holds the rings against a queue, over wrap-around of the
-// counters, with random batch sizes on either side.
+// TestRingModel compares the rings with a queue, over wrap-around of the counters, with random
+// batch sizes on either side.
 func TestRingModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPair(t, 128)
@@ -288,7 +288,7 @@ func TestRingModel(t *testing.T) {
 	})
 }
 
-// seek puts every counter to v, as if that many entries had passed.
+// seek sets every counter to v, as if that many entries had passed.
 func (p *pair) seek(v uint32) {
 	for _, w := range ChannelWords {
 		StoreWord(p.page, w.Offset, v)

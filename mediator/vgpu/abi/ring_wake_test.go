@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// TestNoLostWakeup runs both sides as goroutines that sleep on channels whenever
-// the protocol lets them. A lost wake-up is a deadlock, which the test's time
-// limit shows.
+// TestNoLostWakeup runs both sides as goroutines that sleep on channels whenever the protocol lets
+// them. A lost wake-up is a deadlock, which ends at the test's time limit.
 func TestNoLostWakeup(t *testing.T) {
 	const total = 20000
 	p := newPair(t, 128)

@@ -59,7 +59,7 @@ type statusInfo struct {
 	text   string
 }
 
-// CUDA's own numbers are those of the driver API's CUresult enumeration.
+// statuses describes the status codes. CUDA's numbers are those of the driver API's CUresult.
 var statuses = []statusInfo{
 	{StatusOK, "OK", 0, "success"},
 	{StatusMalformed, "MALFORMED", 1, "malformed command"},

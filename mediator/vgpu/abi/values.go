@@ -72,5 +72,5 @@ const (
 	EventReached    = 2 // value 1 is its time
 )
 
-// Aux bits of [OpEventCreate].
+// EventNoTiming is an Aux bit of [OpEventCreate].
 const EventNoTiming = 1
