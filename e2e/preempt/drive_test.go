@@ -196,7 +196,7 @@ func (d *drive) preemptible(s *corpus.Launch, form abi.PreemptForm, work uint64)
 			d.evicted++
 		}
 		if l.Unasked() > 0 {
-			return fmt.Errorf("blocks left though nobody asked, %d of %d tasks remain", l.Remaining(), l.Tasks())
+			return fmt.Errorf("blocks left without an eviction, %d of %d tasks remain", l.Remaining(), l.Tasks())
 		}
 	}
 	return m.drop(d.mem)

@@ -122,9 +122,9 @@ func TestTransformedMutants(t *testing.T) {
 	findMutants(t, preempt.Check{}, []mutant{
 		{"no barrier between tasks", shared, abi.PreemptCoarse, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
 		{"no barrier between fetched tasks", shared, abi.PreemptPersistent, `(bra vgpud_last;\n)\tbar.sync 0;\n`, "$1"},
-		{"those who are done don't wait", parted, abi.PreemptCoarse, `\nvgpud_end:\n`, "\nvgpud_end:\n\tbra vgpud_over;\n"},
-		{"those who are done wait once", parted, abi.PreemptPersistent, `(.branchtargets) vgpud_hub,`, "$1 vgpud_over,"},
-		{"who needs a barrier does not say so", parted, abi.PreemptPersistent, `(setp.ne.u32 %vgpud_met, %vgpud_state,) 0;`, "$1 %vgpud_state;"},
+		{"finished threads don't wait", parted, abi.PreemptCoarse, `\nvgpud_end:\n`, "\nvgpud_end:\n\tbra vgpud_over;\n"},
+		{"finished threads wait once", parted, abi.PreemptPersistent, `(.branchtargets) vgpud_hub,`, "$1 vgpud_over,"},
+		{"a thread that needs a barrier does not report it", parted, abi.PreemptPersistent, `(setp.ne.u32 %vgpud_met, %vgpud_state,) 0;`, "$1 %vgpud_state;"},
 		{"rows don't end", many, abi.PreemptCoarse, `\tselp.b32 %vgpud_x, 0, %vgpud_x, %vgpud_p;\n`, ""},
 		{"planes don't end", many, abi.PreemptPersistent, `\tselp.b32 %vgpud_y, 0, %vgpud_y, %vgpud_p;\n`, ""},
 		{"finished miscounted", many, abi.PreemptPersistent, `(add.u32 %vgpud_finished, %vgpud_finished,) %vgpud_left;`, "$1 1;"},
@@ -133,7 +133,7 @@ func TestTransformedMutants(t *testing.T) {
 		{"a fetch is not waited for", many, abi.PreemptPersistent, `\tbar.sync 0;\n(\tld.shared.u32 %vgpud_t)`, "$1"},
 		{"one place for all fetches", many, abi.PreemptPersistent, `\txor.b32 %vgpud_place, %vgpud_place, 4;\n`, ""},
 		{"looks after a fetch", many, abi.PreemptPersistent, `(\tsetp.lt.u32 %vgpud_p, %vgpud_a, %vgpud_b;\n)`, "\tatom.global.add.u32 %vgpud_t, [%vgpud_control+128], 1;\n$1"},
-		{"all are told to run from 0", many, abi.PreemptSingle, `\tadd.u32 %vgpud_t, %vgpud_t, %vgpud_a;\n`, ""},
+		{"all run from 0", many, abi.PreemptSingle, `\tadd.u32 %vgpud_t, %vgpud_t, %vgpud_a;\n`, ""},
 		{"any thread notes", many, abi.PreemptCoarse, `\t@!%vgpud_first bra vgpud_gone;\n`, ""},
 	})
 	findMutants(t, preempt.Check{AllThreads: true}, []mutant{

@@ -80,7 +80,7 @@ func (e *Engine) failCalls() {
 func (e *Engine) raisePriority() {
 	level := e.o.Priority
 	if level < 0 {
-		e.pacing.Reason = "not asked for"
+		e.pacing.Reason = "not requested"
 		return
 	}
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: uint32(level)}

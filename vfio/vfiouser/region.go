@@ -12,7 +12,7 @@ const maxSparseAreas = 1024
 // check returns an error for a description that a client could not handle.
 func (d *Description) check() error {
 	if len(d.Regions) > NumRegions || len(d.IRQs) > NumIRQs {
-		return fmt.Errorf("device has %d regions and %d interrupts, at most %d and %d can be told",
+		return fmt.Errorf("device has %d regions and %d interrupts, at most %d and %d are possible",
 			len(d.Regions), len(d.IRQs), NumRegions, NumIRQs)
 	}
 	for i := range d.Regions {

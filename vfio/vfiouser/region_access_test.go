@@ -49,7 +49,7 @@ func TestRegionRead(t *testing.T) {
 		{name: "absent region", payload: access(1, 0, 4), want: syscall.EINVAL},
 		{name: "no region", payload: access(9, 0, 4), want: syscall.EINVAL},
 		{name: "write-only region", payload: access(6, 0, 4), want: syscall.EINVAL},
-		{name: "device says again", payload: access(0, 0x100, 4), want: syscall.EAGAIN},
+		{name: "device returns EAGAIN", payload: access(0, 0x100, 4), want: syscall.EAGAIN},
 		{name: "device fails", payload: access(0, 0x104, 4), want: syscall.EIO},
 	})
 	for _, c := range []struct {
@@ -125,8 +125,8 @@ func TestRegionWriteMulti(t *testing.T) {
 	wantRefused(t, r, vfiouser.CmdRegionWriteMulti, []refusal{
 		{name: "no payload", want: syscall.EINVAL},
 		{name: "short", payload: make([]byte, 7), want: syscall.EINVAL},
-		{name: "fewer than told", payload: multi(2, w), want: syscall.EINVAL},
-		{name: "more than told", payload: multi(0, w), want: syscall.EINVAL},
+		{name: "fewer than announced", payload: multi(2, w), want: syscall.EINVAL},
+		{name: "more than announced", payload: multi(0, w), want: syscall.EINVAL},
 		{name: "count wraps", payload: multi(1<<61+1, w), want: syscall.EINVAL}, // (2⁶¹+1)·24 = 24 modulo 2⁶⁴
 		{name: "9 bytes in 8", payload: multi(1, long), want: syscall.EINVAL},
 		{name: "second outside", payload: multi(2, w, outside), want: syscall.EINVAL},

@@ -168,9 +168,9 @@ func (s *Session) serve() error {
 	s.dev.Detach(s)
 	if err != nil {
 		s.counters.broken.Add(1)
-		s.log.Warn("vfio-user client cut off", "error", err)
+		s.log.Warn("vfio-user connection failed", "error", err)
 	} else {
-		s.log.Info("vfio-user client gone")
+		s.log.Info("vfio-user client detached")
 	}
 	return err
 }

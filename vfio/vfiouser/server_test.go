@@ -135,7 +135,7 @@ func TestSessionAfterTheClientHasGone(t *testing.T) {
 	c.Close()
 	<-gone
 	if s.Trigger(vfiouser.IRQMSI, 0) || s.Listening(vfiouser.IRQMSI, 0) {
-		t.Error("somebody listens still")
+		t.Error("the socket still listens")
 	}
 	if err := s.DMARead(0, make([]byte, 4)); !errors.Is(err, vfiouser.ErrClosed) {
 		t.Errorf("DMA: %v", err)

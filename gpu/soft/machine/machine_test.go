@@ -105,7 +105,7 @@ func TestSlicesDivideTime(t *testing.T) {
 		t.Errorf("busy %v and %v, want the same", ua.Busy, ub.Busy)
 	}
 	if ua.Preemptions == 0 {
-		t.Error("nobody was preempted")
+		t.Error("no launch was preempted")
 	}
 	// A period has two slices and two switches.
 	want := time.Second * 2048 / (2048 + 84)

@@ -42,7 +42,7 @@ func (w *world) step(to time.Duration) {
 				delete(w.pending, e.Launch)
 			case Evicted:
 				if !w.asked[e.Launch] {
-					w.t.Fatal("a launch left that was not asked to")
+					w.t.Fatal("a launch left without an eviction")
 				}
 				delete(w.pending, e.Launch)
 			}
@@ -85,7 +85,7 @@ func (w *world) registers() error {
 		}
 	case m.resident == nil:
 		if s.Context != nvreg.ContextInvalid || s.Busy {
-			return fmt.Errorf("nobody is on the engine, shown %+v", s)
+			return fmt.Errorf("no group is on the engine, shown %+v", s)
 		}
 	default:
 		if s.Context != nvreg.ContextValid || s.TSGID != m.resident.id {

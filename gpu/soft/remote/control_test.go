@@ -193,7 +193,7 @@ func TestControlOfASlowSocket(t *testing.T) {
 }
 
 // An order to a socket that never replies ends with the time limit.
-func TestControlOfADeafSocket(t *testing.T) {
+func TestControlOfASilentSocket(t *testing.T) {
 	path, _ := serve(t, sliced)
 	d := dial(t, path)
 	ends, err := pairOfSockets()

@@ -74,7 +74,7 @@ func TestRegistersOverTheSocket(t *testing.T) {
 	}
 	stop()
 	if !list.Status(space).Gone() {
-		t.Error("the GPU is gone and its registers don't say so")
+		t.Error("the GPU is gone and its registers don't show it")
 	}
 }
 

@@ -211,7 +211,7 @@ func (s *Server) trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Ge
 func (s *Server) add(c *net.UnixConn) (*unix.Ucred, error) {
 	cred, err := s.peer(c)
 	if err != nil {
-		return nil, fmt.Errorf("who connects is not known: %w", err)
+		return nil, fmt.Errorf("credentials of the client: %w", err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -138,7 +138,7 @@ func TestContextsPerUser(t *testing.T) {
 }
 
 // A program that is refused before its first request gets the reason.
-func TestRefusalsAreHeard(t *testing.T) {
+func TestRefusalsHaveReasons(t *testing.T) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)

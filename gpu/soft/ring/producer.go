@@ -29,7 +29,7 @@ func NewProducer(f *os.File, kick func()) (*Producer, error) {
 		return nil, err
 	}
 	if l.magic != magic || l.version != version {
-		err := fmt.Errorf("channel's ring says magic %#x version %d, want %#x and %d", l.magic, l.version, uint32(magic), version)
+		err := fmt.Errorf("channel's ring has magic %#x version %d, want %#x and %d", l.magic, l.version, uint32(magic), version)
 		if uerr := unix.Munmap(mem); uerr != nil {
 			return nil, uerr
 		}

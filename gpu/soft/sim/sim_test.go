@@ -232,7 +232,7 @@ func TestReadsCostTime(t *testing.T) {
 	}{{0, 0, 0}, {us / 2, 0.002, 0.02}, {10 * us, 0.02, 0.2}} {
 		watched, phase := done(test.read, true, false)
 		if less := 1 - float64(watched)/float64(unwatched); less < test.least || less > test.most {
-			t.Errorf("reads of %v: %.4f less is done while somebody polls, want %v to %v", test.read, less, test.least, test.most)
+			t.Errorf("reads of %v: %.4f less is done during polling, want %v to %v", test.read, less, test.least, test.most)
 		}
 		if _, naive := done(test.read, true, true); !cmp.Equal(naive, phase) {
 			t.Errorf("reads of %v: polling every tick gives another phase (-every +skipping):\n%s", test.read, cmp.Diff(naive, phase))

@@ -173,7 +173,7 @@ func TestBarrierAfterEarlyExit(t *testing.T) {
 }
 
 // Half of a block skips a barrier that the other half waits at.
-func TestBarrierThatNobodyCompletes(t *testing.T) {
+func TestIncompleteBarrier(t *testing.T) {
 	m := newMachine(t, entry(`
 	setp.ge.u32 %p1, %r2, 32;
 	@%p1 bra OTHER;

@@ -110,7 +110,7 @@ func TestProgramsRun(t *testing.T) {
 		{"any bytes", Command{Args: []string{"/bin/sh", "-c", `printf '\036\377\000'`}}, "\x1e\xff\x00\n", ""},
 		{"environment", Command{Args: []string{"/bin/sh", "-c", "echo $A"}, Env: []string{"A=b c"}}, "b c\n", ""},
 		{"input", Command{Args: []string{"/bin/cat"}, Stdin: []byte(long)}, long, ""},
-		{"input that nobody reads", Command{Args: []string{"/bin/true"}, Stdin: []byte(long)}, "", ""},
+		{"unread input", Command{Args: []string{"/bin/true"}, Stdin: []byte(long)}, "", ""},
 		{"input closed by the program", Command{Args: []string{"/bin/sh", "-c", "exec <&-; echo x"}, Stdin: []byte(long)}, "x\n", ""},
 		{"exit status", Command{Args: []string{"/bin/sh", "-c", "echo x; echo bad >&2; exit 3"}}, "x\n",
 			"/bin/sh -c echo x; echo bad >&2; exit 3 in the guest: exit status 3: bad"},

@@ -67,7 +67,7 @@ func TestEveryTaskIsDoneOrLeft(t *testing.T) {
 			}
 		}
 		if (!evict || f.Kind == Original) && r.done != k.Tasks {
-			t.Fatalf("%d of %d tasks done, and nobody asked it to leave", r.done, k.Tasks)
+			t.Fatalf("%d of %d tasks done without an eviction", r.done, k.Tasks)
 		}
 		if r.live != 0 || r.waits != 0 || r.inBelow != 0 || r.reading != 0 {
 			t.Fatalf("%d blocks, of which %d wait and %d read host memory, are still there", r.live, r.waits, r.reading)
