@@ -10,16 +10,16 @@ import (
 // Real is the host's monotonic clock.
 type Real struct{}
 
-// The runtime reads the clock without entering the kernel but tells only
-// differences; unix.ClockGettime tells instants but enters the kernel. So the
-// instant of the process's start is found once, and differences are added.
+// The runtime reads the clock without entering the kernel but returns only differences;
+// unix.ClockGettime returns instants but enters the kernel. So the instant of the process's start
+// is found once, and differences are added.
 var (
 	start   = time.Now()
 	startAt = instantOf(start)
 )
 
-// instantOf is t on CLOCK_MONOTONIC, for a t of a moment ago. Being descheduled
-// between the two readings would shift it, so the tightest of several counts.
+// instantOf returns t on CLOCK_MONOTONIC, for a recent t. Being descheduled between the two
+// readings would shift it, so the tightest of several counts.
 func instantOf(t time.Time) time.Duration {
 	var best, at time.Duration
 	for i := range 16 {

@@ -7,11 +7,10 @@ import (
 	"time"
 )
 
-// Sim is a clock that stands still until it is advanced. The zero value
-// stands at its epoch.
+// Sim is a clock that stands still until Advance is called. The zero value stands at its epoch.
 //
-// Waiters wake in the order of their instants, those of one instant in the
-// order in which they began to wait.
+// Waiters wake in the order of their instants. Those of one instant wake in the order in which they
+// began to wait.
 type Sim struct {
 	mu      sync.Mutex
 	changed sync.Cond // signalled when a waiter comes; L is mu, set lazily
@@ -27,14 +26,14 @@ type waiter struct {
 	wake  chan struct{}
 }
 
-// Now is how far the clock has been advanced.
+// Now returns how far the clock has been advanced.
 func (s *Sim) Now() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
 }
 
-// WaitUntil blocks until Advance has carried the clock to t.
+// WaitUntil waits until Advance has carried the clock to t.
 func (s *Sim) WaitUntil(ctx context.Context, t time.Duration) error {
 	s.mu.Lock()
 	if t <= s.now {
@@ -60,8 +59,8 @@ func (s *Sim) WaitUntil(ctx context.Context, t time.Duration) error {
 	}
 }
 
-// Advance carries the clock d further, waking each waiter at its own instant:
-// a waiter that reads Now sees the time it asked for or a later one.
+// Advance carries the clock d further and wakes each waiter at its own instant: a waiter that calls
+// Now gets the time that it asked for or a later one.
 func (s *Sim) Advance(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,8 +73,8 @@ func (s *Sim) Advance(d time.Duration) {
 	s.now = end
 }
 
-// AwaitWaiters blocks until at least n callers wait on the clock, so that a
-// test can advance it knowing that all it drives are asleep.
+// AwaitWaiters waits until at least n callers wait on the clock, so that a test can advance it
+// knowing that all goroutines that it drives are asleep.
 func (s *Sim) AwaitWaiters(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

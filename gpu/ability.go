@@ -8,8 +8,8 @@ import (
 	"vgpud/accounting"
 )
 
-// The interfaces below are apart from Device because not all hardware has the
-// ability; a device that lacks it lacks the method.
+// The interfaces below are apart from Device because not all hardware has the ability. A device
+// that lacks it lacks the method.
 
 // Sampled is a device, or a [Monitor], whose status can be read while it works.
 type Sampled interface {
@@ -24,80 +24,74 @@ type Recording interface {
 	Events() (accounting.EventSource, error)
 }
 
-// Losable is a device, or a [Monitor], that tells of its end, also those that ask it nothing
-// else.
+// Losable is a device, or a [Monitor], that reports its loss even to users that call nothing else.
 type Losable interface {
-	// Lost is closed when the device does not answer any more, after Close at the
-	// latest. It never does again: who wants to go on opens it anew.
+	// Lost returns a channel that is closed when the device no longer answers, at the latest by
+	// Close. The device never answers again: it has to be opened anew.
 	Lost() <-chan struct{}
 }
 
-// Suspender takes a context's channels off the hardware and puts them back,
-// in mid-kernel.
+// Suspender takes a context's channels off the hardware, in mid-kernel, and puts them back.
 type Suspender interface {
 	Suspend(c Context) error
 	Resume(c Context) error
 }
 
-// Pausing is a context whose kernels' time is limited by its own process, rather
-// than by the GPU. It is told when another process has its channels off the
-// hardware: that is no time that a kernel uses.
+// Pausing is a context whose kernels' time is limited by its own process rather than by the GPU. It
+// has to know when another process has its channels off the hardware, since a kernel uses no time
+// then.
 type Pausing interface {
-	// Pause says that the channels are off the hardware from about now on, or that
-	// they are back. It may be called from any goroutine, does not block, and a call
-	// that says nothing new does nothing.
+	// Pause says that the channels are off the hardware from about now on, or that they are back.
+	// It may be called from any goroutine and does not block. A call that changes nothing does
+	// nothing.
 	Pause(off bool)
 }
 
-// Hanging is a context in which a kernel can come to run that nothing but the end of
-// the process stops.
+// Hanging is a context in which a kernel may run that only the end of the process stops.
 type Hanging interface {
-	// Hung is closed when that is so. The context's Close does not wait for the
-	// kernel then: the process is to end soon.
+	// Hung returns a channel that is closed when that is so. The context's Close then does not wait
+	// for the kernel: the process should end soon.
 	Hung() <-chan struct{}
 }
 
-// Partial is a [Module] that may have been loaded with kernels that the device can't
-// execute. They have all else that kernels have; a launch of one is an error.
+// Partial is a [Module] that may have been loaded with kernels that the device can't execute. These
+// have all attributes of kernels, but launching one is an error.
 type Partial interface {
-	// Refused says of each such kernel why, in the order of the source: its name
-	// first, then line, instruction and what of it the device does not have, as the
-	// error of a launch does. They wrap [ErrUnsupported].
+	// Refused returns for each such kernel, in the order of the source, why it can't be executed:
+	// its name, then line, instruction and the part that the device lacks, like the error of a
+	// launch. The errors wrap [ErrUnsupported].
 	Refused() []error
 }
 
-// Prompt is a [Channel] that can say at once about when a launch ran, where what the
-// GPU stamped takes longer to read than many a kernel runs.
+// Prompt is a [Channel] that can tell quickly about when a launch ran, if reading the GPU's
+// timestamps takes longer than many a kernel runs.
 type Prompt interface {
-	// Glimpse is about what Outcome says of a launch whose fence is reached: a
-	// successful one, with times that are good to some microseconds. ok is false where
-	// Outcome alone knows; what is charged for goes by that anyway. It may be called
-	// from any goroutine.
+	// Glimpse returns about what Outcome returns for a launch whose fence is reached: a successful
+	// one, with times that are accurate to some microseconds. ok is false if only Outcome knows.
+	// Charging goes by Outcome anyway. It may be called from any goroutine.
 	Glimpse(f Fence) (o Outcome, ok bool)
 }
 
-// DriverTimeslice is what the driver sets for a new channel group, on an H100.
+// DriverTimeslice is the time slice that the driver sets for a new channel group, on an H100.
 const DriverTimeslice = 2048 * time.Microsecond
 
-// Slicer sets how long a context's channel group runs before the next one's
-// turn.
+// Slicer sets how long a context's channel group runs before the next one's turn.
 type Slicer interface {
 	SetTimeslice(c Context, d time.Duration) error
 }
 
-// Handled is a context that the hardware knows under handles, by which another
-// process can be put in control of it.
+// Handled is a context with handles by which another process can control it.
 type Handled interface {
-	// Handles are the context's. The caller closes the files.
+	// Handles returns the context's handles. The caller closes the files.
 	Handles() (Handles, error)
 }
 
-// Handles name a context's channels to the hardware's driver, for who holds the
-// files that they belong to. What they are is between the [Handled] and the
-// [Controller] of one kind of GPU.
+// Handles identify a context's channels to the hardware's driver, for a process that holds the
+// files that they belong to. Their contents are between the [Handled] and the [Controller] of one
+// kind of GPU.
 type Handles struct {
-	// Files are descriptors of the driver that belong to the context's process.
-	// Whoever keeps one keeps the memory of the process too, beyond its end.
+	// Files are descriptors of the driver that belong to the context's process. A process that
+	// keeps one also keeps the memory of the context's process, beyond its end.
 	Files []*os.File
 	// Names is the rest, as JSON.
 	Names json.RawMessage
@@ -105,65 +99,63 @@ type Handles struct {
 
 // Controller is a [Monitor] that controls other processes' contexts.
 type Controller interface {
-	// Control takes the handles over, files included, also where it fails.
+	// Control takes over the handles with their files, even if it fails.
 	Control(h Handles) (Control, error)
 }
 
-// Control is power over one context of another process. Its methods may be called
-// from one goroutine at a time; they take up to a millisecond.
+// Control controls one context of another process. Its methods may be called from one goroutine at
+// a time. They take up to a millisecond.
 type Control interface {
-	// Suspend takes the context's channels off the hardware, in mid-kernel, and
-	// Resume puts them back. The hardware may count suspensions, and keep them when
-	// their caller ends: the caller makes one at a time and undoes it. A Resume too
-	// many does no harm.
+	// Suspend takes the context's channels off the hardware, in mid-kernel, and Resume puts them
+	// back. The hardware may count suspensions and keep them when their caller ends: the caller
+	// makes one at a time and undoes it. A Resume too many does no harm.
 	Suspend() error
 	Resume() error
-	// SetTimeslice is [Slicer]'s.
+	// SetTimeslice is the same as [Slicer]'s.
 	SetTimeslice(d time.Duration) error
 	Close() error
 }
 
-// HostRegistrar is a context whose copies to and from registered memory of the
-// host's need no step between.
+// HostRegistrar is a context that copies to and from registered host memory without an intermediate
+// buffer.
 type HostRegistrar interface {
-	// RegisterHost registers mem, a mapping that stays until release was called. That
+	// RegisterHost registers mem, a mapping that must stay until release has returned. release
 	// waits for copies under way, unless the context was closed before.
 	RegisterHost(mem []byte) (release func() error, err error)
 }
 
-// Windowed is a context with memory on the GPU that its process stores to and loads from
-// by itself. A kernel that runs sees a store sooner than what any copy brings, which goes by
-// way of the driver and a queue.
+// Windowed is a context with memory on the GPU that its process stores to and loads from directly.
+// A running kernel sees a store sooner than the result of a copy, which goes through the driver and
+// a queue.
 type Windowed interface {
-	// Window is the memory, of so many bytes, all zero at first, and the way to it; w
-	// is nil where there is none. It is the context's and ends with it.
+	// Window returns the memory, its size, and the way to access it. It is zero at first, belongs
+	// to the context and ends with it. w is nil if there is none.
 	Window() (p Ptr, bytes uint64, w Window)
 }
 
 // Window is memory on the GPU in the process's own address space.
 type Window interface {
-	// Store32 stores a word at an offset that is a multiple of 4. Kernels see stores in
-	// their order, and a launch that is made later sees them all. In a context that is
-	// over it does nothing. It may be called from any goroutine.
+	// Store32 stores a word at an offset that is a multiple of 4. Kernels see stores in their
+	// order, and a later launch sees them all. It does nothing in a context that has ended. It may
+	// be called from any goroutine.
 	Store32(off uint64, v uint32)
-	// Load32 reads the word at an offset that is a multiple of 4. What a launch wrote is
-	// read once its fence is done. In a context that is over it is 0.
+	// Load32 loads the word at an offset that is a multiple of 4. What a launch wrote is visible
+	// once its fence is done. The result is 0 in a context that has ended.
 	Load32(off uint64) uint32
 }
 
-// Counted is a device that keeps its own account of who used it, exactly, which
-// accounting from outside can be measured against. Of today's, only those in
-// software do.
+// Counted is a device that keeps exact records of its use, with which accounting from outside can
+// be compared. Only devices in software do.
 type Counted interface {
 	Counts() (Counts, error)
 }
 
-// Counts is a device's own account since it started.
+// Counts are a device's own records since it started.
 type Counts struct {
-	// Busy is compute time by [ContextOptions].Label, of past contexts too.
+	// Busy is compute time by [ContextOptions].Label, of closed contexts too.
 	Busy map[string]time.Duration
-	// Overruns are kernels that a device in software computed later than they
-	// should have ended, and Overrun the time by which they were stretched.
+	// Overruns counts kernels that a device in software computed later than they should have ended,
+	// and Overrun sums the time by which they were stretched.
 	Overruns uint64
 	Overrun  time.Duration
 }

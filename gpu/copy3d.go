@@ -5,29 +5,29 @@ import (
 	"math/bits"
 )
 
-// Side is where one side of a [Copy3D] lies: in GPU memory from Ptr on or, where
-// Host is not nil, in the program's memory from its first byte on.
+// Side is where one side of a [Copy3D] lies: in GPU memory from Ptr on or, if Host is not nil, in
+// the program's memory from its first byte on.
 type Side struct {
 	Ptr  Ptr
 	Host []byte
-	// Pitch is the bytes from row to row, at least a row's; Rows the rows from slice
-	// to slice, at least a slice's. They are of no account where there is one row,
+	// Pitch is the distance between rows in bytes, at least a row's length. Rows is the distance
+	// between slices in rows, at least a slice's height. They have no effect if there is one row,
 	// or one slice.
 	Pitch, Rows uint64
 }
 
-// Copy3D is a box to be copied: Depth slices of Height rows of Width bytes. One of
-// no volume touches nothing, wherever its sides lie.
+// Copy3D is a box to be copied: Depth slices of Height rows of Width bytes. A box without volume
+// touches nothing, wherever its sides lie.
 type Copy3D struct {
 	Dst, Src             Side
 	Width, Height, Depth uint64
 }
 
-// Bytes is how much is copied. It can overflow where Check was not asked.
+// Bytes returns how much is copied. It can overflow if Check was not called.
 func (c *Copy3D) Bytes() uint64 { return c.Width * c.Height * c.Depth }
 
-// Check says, wrapping [ErrInvalidCopy], what is wrong with the box: rows or slices
-// that overlap, or more than there are addresses for.
+// Check returns an error that wraps [ErrInvalidCopy] if rows or slices overlap, or exceed the
+// address space.
 func (c *Copy3D) Check() error {
 	for _, s := range [...]*Side{&c.Dst, &c.Src} {
 		switch _, ok := c.extent(s); {
@@ -43,8 +43,8 @@ func (c *Copy3D) Check() error {
 	return nil
 }
 
-// Extent is how many bytes from its first to behind its last a side takes, gaps
-// between rows and slices included. The box must have passed Check.
+// Extent returns the number of bytes from a side's first to its last, gaps between rows and slices
+// included. The box must have passed Check.
 func (c *Copy3D) Extent(s *Side) uint64 {
 	n, _ := c.extent(s)
 	return n

@@ -7,44 +7,44 @@ import (
 
 // Errors that a device's methods wrap; test for them with errors.Is.
 var (
-	// ErrOutOfMemory: the context's limit or the device's memory is reached.
+	// ErrOutOfMemory means that the context's limit or the device's memory is reached.
 	ErrOutOfMemory = errors.New("out of GPU memory")
-	// ErrMemoryLimit: the budget that a context shares with its owner's others is
-	// spent. It is an ErrOutOfMemory too.
+	// ErrMemoryLimit means that the budget that a context shares with its owner's others is spent.
+	// It is an ErrOutOfMemory too.
 	ErrMemoryLimit = fmt.Errorf("memory limit reached: %w", ErrOutOfMemory)
-	// ErrFull: the device has as many programs or contexts as it takes, in all or of one
-	// owner. Later it may have room. It is an ErrOutOfMemory too.
+	// ErrFull means that the device has as many programs or contexts as it accepts, in all or of
+	// one owner. It may have room later. It is an ErrOutOfMemory too.
 	ErrFull error = fullError{}
-	// ErrInvalidPtr: an address or range outside the context's allocations.
+	// ErrInvalidPtr means an address or range outside the context's allocations.
 	ErrInvalidPtr = errors.New("not an allocation of this context")
-	// ErrInvalidModule: malformed PTX; the text has line and column.
+	// ErrInvalidModule means malformed PTX. The text has line and column.
 	ErrInvalidModule = errors.New("invalid module")
-	// ErrUnsupported: well-formed, but more than this device can do.
+	// ErrUnsupported means something well-formed that this device can't do.
 	ErrUnsupported = errors.New("not supported by this device")
-	// ErrNotFound: no function or variable of that name.
+	// ErrNotFound means that there is no function or variable of that name.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalidLaunch: a grid, block or parameter buffer the function can't take.
+	// ErrInvalidLaunch means a grid, block or parameter buffer that the function can't take.
 	ErrInvalidLaunch = errors.New("invalid launch")
-	// ErrInvalidCopy: a box or rows that can't be, wherever they lie.
+	// ErrInvalidCopy means a box or rows that are impossible, wherever they lie.
 	ErrInvalidCopy = errors.New("invalid copy")
-	// ErrPoisoned: an earlier fault ended the context.
+	// ErrPoisoned means that an earlier fault ended the context.
 	ErrPoisoned = errors.New("context ended by an earlier fault")
-	// ErrTimeLimit: the kernel ran longer than its context allows.
+	// ErrTimeLimit means that the kernel ran longer than its context allows.
 	ErrTimeLimit = errors.New("kernel time limit exceeded")
-	// ErrLost: the device does not answer any more.
+	// ErrLost means that the device does not answer any more.
 	ErrLost = errors.New("GPU lost")
 )
 
-// fullError is ErrFull.
+// fullError is the type of ErrFull.
 type fullError struct{}
 
-// Error says that there is a device.
+// Error implements error.
 func (fullError) Error() string { return "GPU is full" }
 
-// Unwrap is what programs test for that know of no other lack.
+// Unwrap returns ErrOutOfMemory, for programs that distinguish no other shortage.
 func (fullError) Unwrap() error { return ErrOutOfMemory }
 
-// FaultKind says what a kernel did wrong.
+// FaultKind is what a kernel did wrong.
 type FaultKind uint8
 
 // The kinds of fault, with CUDA's error beside each.
@@ -68,7 +68,7 @@ var faultText = [...]string{
 	FaultBarrier:     "barrier never completed",
 }
 
-// String is the kind in words.
+// String describes the kind.
 func (k FaultKind) String() string {
 	if int(k) < len(faultText) && faultText[k] != "" {
 		return faultText[k]
@@ -76,9 +76,9 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("fault %d", uint8(k))
 }
 
-// Fault is an error that a kernel caused. It poisons the kernel's context and
-// no other. What the GPU does not tell is left out: an NVIDIA GPU tells no place,
-// and the kernel only where no other ran beside it.
+// Fault is an error that a kernel caused. It poisons the kernel's context and no other. What the
+// GPU does not report is left out: an NVIDIA GPU reports no place, and the kernel only if no other
+// ran beside it.
 type Fault struct {
 	Kind    FaultKind
 	Kernel  string
@@ -91,7 +91,7 @@ type Fault struct {
 	Write   bool
 }
 
-// Error names kernel, block, thread, line and address, as far as they are known.
+// Error describes the fault with kernel, block, thread, line and address, as far as they are known.
 func (f *Fault) Error() string {
 	if f.Kernel == "" {
 		return f.Kind.String()

@@ -11,9 +11,8 @@ import (
 	"vgpud/gpu/corpus"
 )
 
-// RunCase carries a case of the corpus out in a context, with copies, launches and all,
-// and checks its results. It returns the GPU time of its launches, and leaves nothing
-// in the context.
+// RunCase carries out a case of the corpus in a context, with its copies and launches, and checks
+// its results. It returns the GPU time of its launches, and leaves nothing in the context.
 func RunCase(tb testing.TB, ctx gpu.Context, k corpus.Kernel, c *corpus.Case) (busy time.Duration) {
 	tb.Helper()
 	m, err := ctx.LoadModule([]byte(k.PTX(corpus.SM80)))
@@ -65,8 +64,7 @@ func RunCase(tb testing.TB, ctx gpu.Context, k corpus.Kernel, c *corpus.Case) (b
 	return busy
 }
 
-// place makes and fills the case's buffers. owned are those that are no variables of
-// the module.
+// place makes and fills the case's buffers. owned are those that are not variables of the module.
 func place(tb testing.TB, ctx gpu.Context, ch gpu.Channel, m gpu.Module, c *corpus.Case) (at map[string]gpu.Ptr, owned []gpu.Ptr) {
 	tb.Helper()
 	at = make(map[string]gpu.Ptr)
@@ -89,7 +87,7 @@ func place(tb testing.TB, ctx gpu.Context, ch gpu.Channel, m gpu.Module, c *corp
 	return at, owned
 }
 
-// launch is a step of a case whose buffers are at the given places.
+// launch returns the launch of a step of a case whose buffers are at the given addresses.
 func launch(tb testing.TB, m gpu.Module, s *corpus.Launch, at map[string]gpu.Ptr) *gpu.Launch {
 	tb.Helper()
 	f, err := m.Function(s.Entry)
@@ -111,7 +109,7 @@ func launch(tb testing.TB, m gpu.Module, s *corpus.Launch, at map[string]gpu.Ptr
 	}
 }
 
-// checkPrinted checks the lines that a case prints, which come in any order.
+// checkPrinted checks the lines that a case prints, in any order.
 func checkPrinted(tb testing.TB, ctx gpu.Context, c *corpus.Case) {
 	tb.Helper()
 	if len(c.Printed) == 0 {

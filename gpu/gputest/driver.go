@@ -1,4 +1,4 @@
-// Package gputest has GPUs for tests of what uses package gpu.
+// Package gputest has a driver and a runner of corpus cases for tests of packages that use gpu.
 package gputest
 
 import (
@@ -12,10 +12,9 @@ import (
 	"vgpud/gpu"
 )
 
-// Driver is the part of a GPU's driver that controls contexts, with the habits of the
-// one that was measured: disables are counted for each context, over all callers,
-// and outlive them; an enable too many does nothing. It is a [gpu.Controller], and
-// safe for concurrent use.
+// Driver is the part of a GPU's driver that controls contexts, with the behaviour of the driver
+// that was measured: disables are counted for each context, over all callers, and outlive them; an
+// enable too many does nothing. It is a [gpu.Controller], and safe for concurrent use.
 type Driver struct {
 	mu       sync.Mutex
 	contexts map[string]*context
@@ -37,7 +36,7 @@ type failure struct {
 
 var _ gpu.Controller = (*Driver)(nil)
 
-// Handles are those of the context of a name, with a file of the test's own.
+// Handles returns handles of the context with a name, with a file of the test's own.
 func Handles(name string, f *os.File) gpu.Handles {
 	b, err := json.Marshal(name)
 	if err != nil {
@@ -71,7 +70,7 @@ func (d *Driver) Control(h gpu.Handles) (_ gpu.Control, err error) {
 	return &control{d: d, name: name, of: d.of(name), files: h.Files}, nil
 }
 
-// Fail has the next calls of an operation fail: control, suspend, resume or slice.
+// Fail makes the next calls of an operation fail: control, suspend, resume or slice.
 func (d *Driver) Fail(op string, times int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,22 +92,22 @@ func (d *Driver) failing(op string) error {
 	return f.err
 }
 
-// Disables is how many disables of a context are outstanding.
+// Disables returns how many disables of a context are outstanding.
 func (d *Driver) Disables(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.of(name).disables
 }
 
-// Slice is a context's time slice, 0 where none was set.
+// Slice returns a context's time slice, 0 if none was set.
 func (d *Driver) Slice(name string) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.of(name).slice
 }
 
-// End is the end of a context's process, and of its channels: what is asked of them
-// from now on fails. The next context of the name is another.
+// End ends a context's process and its channels: later calls about them fail. The next context with
+// the name is another one.
 func (d *Driver) End(name string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,21 +115,21 @@ func (d *Driver) End(name string) {
 	delete(d.contexts, name)
 }
 
-// Calls are what was asked for a context, failures too.
+// Calls returns the calls for a context, failed ones included.
 func (d *Driver) Calls(name string) []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return append([]string(nil), d.of(name).calls...)
 }
 
-// Open is how many controls are not closed.
+// Open returns how many controls are not closed.
 func (d *Driver) Open() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.open
 }
 
-// of finds a context. The caller holds mu.
+// of returns a context, which it makes if there is none. The caller holds mu.
 func (d *Driver) of(name string) *context {
 	if d.contexts == nil {
 		d.contexts = make(map[string]*context)
@@ -143,7 +142,7 @@ func (d *Driver) of(name string) *context {
 	return c
 }
 
-// control is power over one context.
+// control controls one context.
 type control struct {
 	d     *Driver
 	name  string
