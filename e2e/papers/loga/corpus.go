@@ -13,22 +13,22 @@ import (
 	"vgpud/ptx"
 )
 
-// application is a program of the corpus: the modelled lengths of its launches,
-// in order, which it repeats.
+// application is a program of the corpus: the modelled lengths of its launches, in order. It
+// repeats them.
 type application struct {
 	name    string
 	lengths []time.Duration
 }
 
-// load is the application as a guest that keeps depth launches submitted.
+// load returns the application as a guest that keeps depth launches submitted.
 func (a application) load(depth int) func() sim.Load {
 	return func() sim.Load { return sim.Trace(a.name, depth, a.lengths) }
 }
 
-// longest is the length of the application's longest kernel.
+// longest returns the length of the application's longest kernel.
 func (a application) longest() time.Duration { return slices.Max(a.lengths) }
 
-// iteration is the GPU time of all its launches.
+// iteration returns the GPU time of all its launches.
 func (a application) iteration() (sum time.Duration) {
 	for _, d := range a.lengths {
 		sum += d

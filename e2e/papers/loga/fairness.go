@@ -12,17 +12,17 @@ import (
 	"vgpud/e2e/papers/parallel"
 )
 
-// scheme is a scheduler in figure 11, with the accounting that it goes by.
+// scheme is a scheduler in figure 11, with its accounting.
 type scheme struct {
 	name      string
 	policy    string
 	watch     accounting.Config
 	published bool // by its authors, rather than as printed
-	// weight is the program's beside throttles of 1; zero: 1.
+	// weight of the program beside throttles of weight 1; zero: 1
 	weight float64
 }
 
-// schemes are figure 11's; the last is ours.
+// schemes are figure 11's. The last is the product's.
 var schemes = []scheme{
 	{name: "NEON"},
 	{name: "NEON publ.", published: true},
@@ -33,7 +33,8 @@ var schemes = []scheme{
 	{name: "dfq", policy: "dfq", watch: ours},
 }
 
-// run carries an experiment out under the scheme, or its accounting alone.
+// run carries an experiment out under the scheme, or under its accounting alone if schedule is not
+// set.
 func (s *scheme) run(e experiment, schedule bool) (*outcome, error) {
 	switch {
 	case s.policy == "" && s.published:
@@ -52,10 +53,10 @@ func (s *scheme) run(e experiment, schedule bool) (*outcome, error) {
 	return e.run()
 }
 
-// fairness is how a program fared beside throttles under one scheme.
+// fairness is the result of a program beside throttles under one scheme.
 type fairness struct {
-	// turn is its turnaround, by that alone under the same accounting, and fair what
-	// that should be.
+	// turn is its turnaround, divided by that alone under the same accounting, and fair what that
+	// should be.
 	turn, fair float64
 	// gpu is the program's GPU time over the mean of the throttles'.
 	gpu float64
@@ -63,11 +64,11 @@ type fairness struct {
 	idle float64
 }
 
-// distance is how far a ratio is from 1.
+// distance returns the distance of a ratio from 1.
 func distance(ratio float64) float64 { return math.Abs(math.Log2(ratio)) }
 
-// competition is figure 11 with what else there is to compare: by program and
-// repetition, without scheduling first and then by scheme.
+// competition is figure 11 with other things to compare, by program and repetition. Scheme 0 is
+// none.
 type competition struct {
 	apps    []application
 	seeds   int
@@ -75,7 +76,7 @@ type competition struct {
 	results [][]fairness // of program i/seeds, repetition i%seeds
 }
 
-// compete has programs work beside four throttles of 200 µs + 800 µs, under each scheme.
+// compete runs programs beside four throttles of 200 µs + 800 µs, under each scheme.
 func compete(apps []application, schemes []scheme, seconds time.Duration, channels, seeds int) (*competition, error) {
 	c := &competition{apps: apps, seeds: seeds, schemes: schemes}
 	var err error
@@ -85,15 +86,15 @@ func compete(apps []application, schemes []scheme, seconds time.Duration, channe
 	return c, err
 }
 
-// schedule has one program work beside the throttles.
+// schedule runs one program beside the throttles.
 func schedule(a application, schemes []scheme, seconds time.Duration, channels int, seed uint64) ([]fairness, error) {
 	together := beside(a, throttles(4, 200*time.Microsecond, 800*time.Microsecond))
 	all := experiment{tenants: together, policy: "none", length: seconds, channels: channels, seed: seed}
 	only := all
 	only.tenants = together[:1]
 
-	// What is fair: the program gets as much GPU time as each throttle, out of what all
-	// five got without scheduling.
+	// Fair is that the program gets as much GPU time as each throttle, out of what all five got
+	// without scheduling.
 	watched := all
 	watched.watch = full(loga)
 	free, err := watched.run()
@@ -137,7 +138,7 @@ func schedule(a application, schemes []scheme, seconds time.Duration, channels i
 	return results, nil
 }
 
-// figure is figure 11.
+// figure returns figure 11.
 func (c *competition) figure() figure {
 	f := figure{
 		Number:  "11",
@@ -171,8 +172,8 @@ func (c *competition) figure() figure {
 	return f
 }
 
-// each is the mean of a value over all programs, and the standard deviation of that from
-// repetition to repetition. Scheme 0 is none.
+// each returns the mean of a value over all programs, and its standard deviation over the
+// repetitions. Scheme 0 is none.
 func (c *competition) each(scheme int, value func(fairness) float64) (mean, deviation float64) {
 	var means []float64
 	for seed := range c.seeds {
@@ -185,15 +186,15 @@ func (c *competition) each(scheme int, value func(fairness) float64) (mean, devi
 	return statistics(means)
 }
 
-// contest is something in which dfq is to be ahead of what was published.
+// contest is a measure by which dfq must be ahead of what was published.
 type contest struct {
 	name string
-	// values are by scheme, with their standard deviations where those are known.
+	// values are by scheme, with their standard deviations if these are known.
 	values, spread []float64
-	level          bool // whether it is enough to be no worse
+	level          bool // whether being no worse is enough
 }
 
-// contests are those of figure 11, and of the loads that targets are checked on.
+// contests returns those of figure 11, and of the loads on which targets are checked.
 func (c *competition) contests(found []sharing) []contest {
 	all := []contest{
 		{name: "loads: share over any second, points off, mean"},
@@ -220,7 +221,7 @@ func (c *competition) contests(found []sharing) []contest {
 	return all
 }
 
-// measures are what schemes are compared by in figure 11, in the order of its contests.
+// measures returns what schemes are compared by in figure 11, in the order of its contests.
 func (c *competition) measures() []func(fairness) float64 {
 	above := func(by float64) func(fairness) float64 {
 		return func(r fairness) float64 {
@@ -238,7 +239,7 @@ func (c *competition) measures() []func(fairness) float64 {
 	}
 }
 
-// behind are the published schemes that dfq is not ahead of.
+// behind returns the published schemes that dfq is not ahead of.
 func (c *contest) behind() (names []string) {
 	last := c.values[len(c.values)-1]
 	for i := range schemes[:len(schemes)-1] {
@@ -249,7 +250,7 @@ func (c *contest) behind() (names []string) {
 	return names
 }
 
-// verdict is the contest's last column.
+// verdict returns the contest's last column.
 func (c *contest) verdict() string {
 	if names := c.behind(); len(names) > 0 {
 		return "behind " + strings.Join(names, ", ")
@@ -257,7 +258,7 @@ func (c *contest) verdict() string {
 	return "ahead"
 }
 
-// contestText is the table of contests.
+// contestText returns the table of contests.
 func contestText(all []contest) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
@@ -281,8 +282,8 @@ func contestText(all []contest) string {
 	return b.String()
 }
 
-// weighings are dfq with other weights of the program: how what it leaves idle goes with what
-// it leaves the program.
+// weighings are dfq with other weights of the program. They show what it costs the program to leave
+// less of the GPU idle.
 func weighings() (all []scheme) {
 	for _, w := range []float64{0.75, 1, 1.25, 1.5, 2} {
 		all = append(all, scheme{name: fmt.Sprint(w), policy: "dfq", watch: ours, weight: w})
@@ -290,7 +291,7 @@ func weighings() (all []scheme) {
 	return all
 }
 
-// weighed is the table of weighings.
+// weighed returns the table of weighings.
 func (c *competition) weighed() string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)

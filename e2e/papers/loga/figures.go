@@ -18,18 +18,18 @@ import (
 
 // figure is one of LoGA's, redone.
 type (
+	// figure is one of LoGA's figures, redone.
 	figure = plot.Figure
 	row    = plot.Row
 )
 
-// launchGap is how long a program takes from one kernel's end to the next
-// launch, when it waits for each.
+// launchGap is how long a program that waits for each kernel takes from one kernel's end to the
+// next launch.
 const launchGap = 10 * time.Microsecond
 
-// program is the application as a program that waits for each launch and, once
-// all are done, works on the host for up to as long as they took: input, output
-// and computing, which the paper's benchmarks do and the corpus doesn't. How long
-// is drawn from its name.
+// program returns the application as a program that waits for each launch and, after the last one,
+// works on the host for up to as long as they took: input, output and computing, which the paper's
+// benchmarks do and the corpus doesn't. The length is drawn from its name.
 func (a application) program() sim.Load {
 	name := fnv.New64()
 	name.Write([]byte(a.name))
@@ -46,7 +46,7 @@ func (a application) program() sim.Load {
 	}}
 }
 
-// throttles are n guests with kernels of a length, each followed by a sleep.
+// throttles returns n guests with kernels of a length, each followed by a sleep.
 func throttles(n int, length, sleep time.Duration) (list []tenant) {
 	for range n {
 		list = append(list, tenant{weight: 1, load: func() sim.Load { return sim.Throttle("throttle", length, sleep) }})
@@ -54,29 +54,27 @@ func throttles(n int, length, sleep time.Duration) (list []tenant) {
 	return list
 }
 
-// beside is an application with neighbours; it is tenant 0.
+// beside returns an application, which is tenant 0, with neighbours.
 func beside(a application, neighbours []tenant) []tenant {
 	return append([]tenant{{weight: 1, load: a.program}}, neighbours...)
 }
 
-// How LoGA watches: phases in one piece, of 1 and 5 ms for each channel, without a cap,
-// and idle is told by the channel's entry (§4.1). As published it does not vary their
-// lengths, which the paper says it can.
+// LoGA polls in phases of one piece, of 1 and 5 ms for each channel, without a cap, and tells idle
+// by the channel's entry (§4.1). As published it does not vary their lengths, although the paper
+// says that it can.
 var (
 	loga          = accounting.Config{Piece: -1, Round: -1, Scale: accounting.ByAllocated, Idle: accounting.IdleByEntry}
 	publishedLoga = accounting.Config{Piece: -1, Round: -1, Scale: accounting.ByAllocated, Idle: accounting.IdleByEntry, Jitter: -1}
 	ours          = accounting.Config{}
 )
 
-// turnaround is how many times as long a program's iteration takes in one run as
-// in another.
+// turnaround returns how many times as long a program's iteration takes in one run as in another.
 func turnaround(with, without *outcome) float64 {
 	rate := func(o *outcome) float64 { return o.truth[0].Seconds() / o.length.Seconds() }
 	return rate(without) / rate(with)
 }
 
-// watchers are how guests are accounted for in figures 7 and 8, by name, without any
-// scheduling.
+// watchers are the ways of accounting in figures 7 and 8, without any scheduling.
 var watchers = []struct {
 	name string
 	run  func(experiment) (*outcome, error)
@@ -88,10 +86,10 @@ var watchers = []struct {
 	{"NEON publ.", func(e experiment) (*outcome, error) { return e.runPublishedNEON(false) }},
 }
 
-// passive is how many of the watchers, the first, only read registers.
+// passive is how many of the watchers, the first ones, only read registers.
 const passive = 3
 
-// overheads are a program's turnarounds by watcher; 1 is without any.
+// overheads returns a program's turnarounds by watcher. 1 is without any.
 func overheads(a application, neighbours []tenant, seconds time.Duration, seed uint64) (values []float64, err error) {
 	e := experiment{tenants: beside(a, neighbours), policy: "none", length: seconds, seed: seed}
 	alone, err := e.unwatched()
@@ -147,7 +145,7 @@ func overhead(apps []application, number string, length time.Duration, seconds t
 	return f, nil
 }
 
-// unwatched carries the experiment out with nobody watching.
+// unwatched carries the experiment out without accounting.
 func (e experiment) unwatched() (*outcome, error) {
 	s, err := e.machine()
 	if err != nil {
@@ -162,7 +160,7 @@ func (e experiment) unwatched() (*outcome, error) {
 	return out, nil
 }
 
-// geomean is the geometric mean of a column.
+// geomean returns the geometric mean of a column.
 func geomean(rows []row, column int) float64 {
 	var values []float64
 	for _, r := range rows {
@@ -171,8 +169,8 @@ func geomean(rows []row, column int) float64 {
 	return stat.GeometricMean(values, nil)
 }
 
-// byThrottles redoes figure 8: four programs beside 1 to 20 throttles. Of those that only
-// read registers it has the four's mean.
+// byThrottles redoes figure 8: four programs beside 1 to 20 throttles. For watchers that only read
+// registers it shows the mean of the four.
 func byThrottles(apps []application, counts []int, seconds time.Duration, seeds int) (figure, error) {
 	f := figure{
 		Number: "8", Lines: true,
@@ -223,14 +221,14 @@ func byThrottles(apps []application, counts []int, seconds time.Duration, seeds 
 	return f, nil
 }
 
-// by is a way of watching, in figures 9 and 10.
+// by is a way of accounting, in figures 9 and 10.
 type by struct {
 	name  string
 	watch accounting.Config
 	ideal bool
 }
 
-// columns are a figure's, the first being its rows'.
+// columns returns a figure's columns. The first is that of its rows' names.
 func columns(first string, all []by) []string {
 	names := []string{first}
 	for _, w := range all {
@@ -239,13 +237,14 @@ func columns(first string, all []by) []string {
 	return names
 }
 
-// full has all of the time polled.
+// full returns c with all of the time polled.
 func full(c accounting.Config) accounting.Config {
 	c.Full = true
 	return c
 }
 
-// farthest is a column's value that is farthest from want of its row.
+// farthest returns the largest difference of a column's value from the one that its row should
+// have.
 func farthest(rows []row, column int, want func(row) float64) (off float64) {
 	for _, r := range rows {
 		if d := r.Values[column] - want(r); math.Abs(d) > math.Abs(off) {
@@ -334,7 +333,7 @@ func load(seconds time.Duration, seeds int) (figure, error) {
 	return f, err
 }
 
-// figureTargets are what figures 7 to 10 are held to: what the paper says of LoGA.
+// figureTargets returns the targets of figures 7 to 10: what the paper says of LoGA.
 func figureTargets(figures []figure) (all []target) {
 	for i := range figures {
 		f := &figures[i]

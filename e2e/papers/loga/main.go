@@ -1,8 +1,7 @@
-// Command loga redoes the experiments of the LoGA paper in simulated time:
-// figures 7 to 11 on the soft GPU's machine, with the corpus of kernels in the
-// place of the paper's benchmarks, and the targets that accounting and fair
-// queueing are held to. It prints tables, and with -out writes them with a
-// drawing of each figure. Its results are the same each time.
+// Command loga redoes the experiments of the LoGA paper in simulated time: figures 7 to 11 on the
+// soft GPU's machine, shared by the daemon's scheduler, with the corpus of kernels in place of the
+// paper's benchmarks, and the targets of accounting and fair queueing. It prints tables, and with
+// -out writes them with a drawing of each figure. Its results are the same each time.
 package main
 
 import (
@@ -54,7 +53,7 @@ func reproduce(w io.Writer, dir string) error {
 	return r.write(dir)
 }
 
-// report is all that is found out.
+// report is all results.
 type report struct {
 	figures  []figure
 	reached  []target
@@ -62,7 +61,7 @@ type report struct {
 	weighed  string // figure 11 under dfq, by the program's weight
 }
 
-// group is contests where each guest has so many channels.
+// group is the contests if each guest has so many channels.
 type group struct {
 	channels int
 	contests []contest
@@ -107,12 +106,12 @@ func makeReport(apps []application, seeds int) (*report, error) {
 	return r, nil
 }
 
-// text are a group's contests.
+// text returns a group's contests.
 func (g *group) text() string {
 	return fmt.Sprintf("Channels of each guest: %d.\n%s", g.channels, contestText(g.contests))
 }
 
-// allFigures are figures 7 to 10.
+// allFigures returns figures 7 to 10.
 func allFigures(apps []application, seeds int) ([]figure, error) {
 	const seconds = 3 * time.Second
 	makers := []func() (figure, error){
@@ -137,7 +136,7 @@ func allFigures(apps []application, seeds int) ([]figure, error) {
 	return figures, nil
 }
 
-// write puts the report and the drawings into dir.
+// write writes the report and the drawings into dir.
 func (r *report) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -166,7 +165,7 @@ time is the throttles' cannot both be: these use less than their parts while it 
 somebody always uses the GPU.
 `
 
-// weighedHead says what the table of weighings is for.
+// weighedHead explains the table of weighings.
 const weighedHead = `Figure 11 once more under dfq, with other weights of the program: what a smaller idle time costs.
 `
 
@@ -177,6 +176,9 @@ preemption (LoGA §2.2). Programs are the corpus' kernels at their smallest size
 model gives them. In figures 7, 8 and 11 a program waits for each of its launches, and works on the host between two rounds of
 them for up to as long as they took, drawn from its name. Each experiment is done %d times, with other seeds; shown are the
 means and the standard deviations.
+
+The daemon's scheduler shares the GPU, and its sampler polls in simulated time. What a run shows begins after %v, when the
+scheduler knows the guests: with 12 channels LoGA's first rounds would otherwise be much of it.
 
 LoGA and NEON are shown twice: as the papers print their rules, and as LoGA's authors published them ("publ.":
 github.com/jkehne/loga, neon_module/neon_event.c and neon_sampling.c). Each guest has %d channels (LoGA §5.1) but where it is said to have one, and LoGA polls
@@ -189,4 +191,4 @@ that is on it, which follows the truth %v later (§5.4). While somebody polls, a
 under way. In columns that are "ideal", reading takes no time and nothing follows later. What NEON's trapping of submissions
 costs, and how long NEON takes to suspend, is not in the model, in its favour.
 
-`, repeats, cudaChannels, readTime, skew)
+`, repeats, warmUp, cudaChannels, readTime, skew)

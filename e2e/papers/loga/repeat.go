@@ -6,12 +6,12 @@ import (
 	"vgpud/e2e/papers/parallel"
 )
 
-// repeats is how often each experiment is done, with another seed each time: as often as
-// LoGA's (§5.1).
+// repeats is how often each experiment is done, each time with another seed: as often as LoGA's
+// (§5.1).
 const repeats = 10
 
-// repeated makes n rows, each value the mean of those that so many seeds give, with its
-// standard deviation. Row i's name is the same for each seed.
+// repeated makes n rows. Each value is the mean over so many seeds, with its standard deviation.
+// Row i's name is the same for each seed.
 func repeated(n, seeds int, one func(i int, seed uint64) (row, error)) ([]row, error) {
 	all, err := parallel.Map(n*seeds, func(i int) (row, error) { return one(i/seeds, seedOf(i/seeds, i%seeds)) })
 	if err != nil {
@@ -24,10 +24,10 @@ func repeated(n, seeds int, one func(i int, seed uint64) (row, error)) ([]row, e
 	return rows, nil
 }
 
-// seedOf is the seed of an experiment's repetition, another one for each.
+// seedOf returns the seed of an experiment's repetition. Each has another one.
 func seedOf(experiment, repetition int) uint64 { return uint64(experiment*repeats + repetition) }
 
-// together is the mean of rows, and their standard deviation.
+// together returns the mean of rows, and their standard deviation.
 func together(rows []row) row {
 	r := row{Name: rows[0].Name}
 	for column := range rows[0].Values {

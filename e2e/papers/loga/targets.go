@@ -16,7 +16,7 @@ import (
 	"vgpud/gpu/soft/sim"
 )
 
-// scenario is a load of guests that targets are checked on.
+// scenario is a load of guests on which targets are checked.
 type scenario struct {
 	name    string
 	tenants []tenant
@@ -24,8 +24,8 @@ type scenario struct {
 	seed    uint64
 }
 
-// scenarios are 1 to 16 guests: throttles of 10 to 100 % load, applications of
-// the corpus that always have work, and both. Weights are 1, 2 and 4.
+// scenarios returns 1 to 16 guests: throttles of 10 to 100 % load, applications of the corpus that
+// always have work, and both. Weights are 1, 2 and 4.
 func scenarios(apps []application, counts []int, seeds int) (all []scenario) {
 	for _, n := range counts {
 		for seed := range uint64(seeds) {
@@ -54,7 +54,7 @@ func scenarios(apps []application, counts []int, seeds int) (all []scenario) {
 	return all
 }
 
-// target is something that must be reached, and what was.
+// target is something that must be reached, and the result.
 type target struct {
 	name  string
 	limit string
@@ -63,12 +63,12 @@ type target struct {
 	over  int // runs beyond the limit
 	runs  int
 	where string // the worst run
-	// baseline says that it is another's, of which nothing is asked.
+	// baseline means that it is another scheme's, which need not reach it.
 	baseline bool
 	unit     string
 }
 
-// check takes in one run's value, and its own limit.
+// check adds one run's value, with its own limit.
 func (t *target) check(value, limit float64, where string) {
 	t.runs++
 	t.mean += (value - t.mean) / float64(t.runs)
@@ -80,10 +80,10 @@ func (t *target) check(value, limit float64, where string) {
 	}
 }
 
-// passed is whether all runs were within the limit.
+// passed reports whether all runs were within the limit.
 func (t *target) passed() bool { return t.over == 0 }
 
-// verdict is the target's last column.
+// verdict returns the target's last column.
 func (t *target) verdict() string {
 	switch {
 	case t.baseline:
@@ -94,7 +94,7 @@ func (t *target) verdict() string {
 	return fmt.Sprintf("missed in %d of %d", t.over, t.runs)
 }
 
-// targets runs all scenarios under each accounting and policy of ours.
+// targets runs all scenarios under each accounting and policy of the product.
 func targets(all []scenario, length time.Duration) ([]target, error) {
 	const (
 		full = iota
@@ -151,13 +151,13 @@ func targets(all []scenario, length time.Duration) ([]target, error) {
 	return result, nil
 }
 
-// sharing is what all scenarios come to under one of figure 11's schemes.
+// sharing is the result of all scenarios under one of figure 11's schemes.
 type sharing struct {
 	second target  // share over any second
 	idle   float64 // the part of the time in which the GPU executed nothing, in the mean
 }
 
-// shareAll has all scenarios share the GPU under each scheme.
+// shareAll runs all scenarios under each scheme.
 func shareAll(all []scenario, length time.Duration, channels int) ([]sharing, error) {
 	outs, err := parallel.Map(len(all)*len(schemes), func(i int) (*outcome, error) {
 		s := all[i/len(schemes)]
@@ -181,9 +181,8 @@ func shareAll(all []scenario, length time.Duration, channels int) ([]sharing, er
 	return found, nil
 }
 
-// accounted is how far accounting is off: the largest error of a share, in
-// points, and of a guest's own time, in per cent, where that is a tenth of the
-// GPU's or more.
+// accounted returns how far accounting is off: the largest error of a share, in points, and of a
+// guest's own time, in per cent, for guests that used a tenth of the GPU or more.
 func accounted(out *outcome) (points, ofOwn float64) {
 	for i := range out.truth {
 		off := math.Abs(float64(out.accounted[i] - out.truth[i]))
@@ -216,7 +215,7 @@ func entitled(weights, used, noWork []float64) []float64 {
 	return parts
 }
 
-// unfair is the largest distance of a share from its entitlement, in points.
+// unfair returns the largest distance of a share from its entitlement, in points.
 func unfair(u use, tenants []tenant) (points float64) {
 	weights := make([]float64, len(tenants))
 	for i, t := range tenants {
@@ -235,7 +234,7 @@ func worstSecond(out *outcome, tenants []tenant) (points float64) {
 	return points
 }
 
-// targetText is the table of targets.
+// targetText returns the table of targets.
 func targetText(reached []target) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Targets, over %d loads of 1 to 16 guests: throttles of 10 to 100 %%, applications of the corpus, both; 10 s each.\n", reached[0].runs)

@@ -1,5 +1,5 @@
-// Package plot draws the figures of papers that were done again: as a table for
-// terminals and as an SVG drawing, with the paper's numbers beside ours.
+// Package plot draws the redone figures of papers: as a table for terminals and as an SVG drawing,
+// with the paper's numbers beside the new ones.
 package plot
 
 import (
@@ -26,11 +26,11 @@ type Figure struct {
 type Row struct {
 	Name   string    `json:"name"`
 	Values []float64 `json:"values"`
-	// Spread, where there is any, is each value's standard deviation.
+	// Spread, if set, is each value's standard deviation.
 	Spread []float64 `json:"spread,omitempty"`
 }
 
-// spread is a value's standard deviation, and whether that is known.
+// spread returns a value's standard deviation, and reports whether it is known.
 func (r *Row) spread(column int) (d float64, ok bool) {
 	if column >= len(r.Spread) || math.IsNaN(r.Values[column]) || math.IsNaN(r.Spread[column]) {
 		return 0, false

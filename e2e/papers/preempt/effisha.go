@@ -12,8 +12,7 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// effishaBenchmark is a row of EffiSha's table 3, with the corpus' kernel in its
-// place.
+// effishaBenchmark is a row of EffiSha's table 3, with a kernel of the corpus in its place.
 type effishaBenchmark struct {
 	name, kernel string
 	alone        time.Duration // standalone time
@@ -36,7 +35,7 @@ var table3 = []effishaBenchmark{
 	{"BFS", "bfs", 5990 * time.Microsecond, 1, 11, 3},
 }
 
-// effisha is the suite: each kernel in the form the tuner chose, and as it was.
+// effisha is the suite: each kernel in the form that the tuner chose, and in its original form.
 type effisha struct {
 	subjects  []subject
 	kernels   []blocks.Kernel // of table 3's lengths
@@ -44,8 +43,8 @@ type effisha struct {
 	originals []*program
 }
 
-// wanted is the eviction latency that forms are chosen for here: the shorter it
-// is, the more the choice has to give up.
+// wanted is the eviction latency for which forms are chosen. The shorter it is, the more overhead
+// the choice accepts.
 const wanted = 500 * time.Microsecond
 
 func newEffiSha(all map[string]subject) (*effisha, error) {

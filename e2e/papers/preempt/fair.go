@@ -12,22 +12,22 @@ import (
 // share is how two kernels in endless loops shared the GPU under ffs.
 type share struct {
 	pair string
-	// parts are the high one's share of both, a value for each window of the run.
+	// parts are the high one's parts of what both used, a value for each window of the run.
 	parts []float64
 	whole float64
 	lost  float64 // of the throughput
-	// Parts of what is lost, of the whole time: what evictions cost, what the forms cost in the time that they do work,
-	// and what the GPU waits for the host.
+	// Parts of the loss, of the whole time: the cost of evictions, the cost of the forms in the
+	// time that they do work, and the GPU's waits for the host.
 	evictions, forms, host float64
 	turns                  int     // evictions
 	bound                  float64 // max_overhead
 }
 
-// window is what shares are measured over.
+// window is the time over which shares are measured.
 const window = 100 * time.Millisecond
 
-// weighted runs two kernels in endless loops, with weights 2 and 1: the large one
-// has the low weight, as in the experiments with hpf.
+// weighted runs two kernels in endless loops, with weights 2 and 1. The large one has the low
+// weight, as in the experiments with hpf.
 func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (share, error) {
 	s := share{pair: table1[high].name + "_" + table1[low].name, bound: overhead}
 	w, err := newWorld(2, options{policy: "ffs", weights: []float64{1, 2}, overhead: overhead, seed: 1})

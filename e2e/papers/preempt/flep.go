@@ -12,7 +12,7 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// flepBenchmark is a row of FLEP's table 1, with the corpus' kernel in its place.
+// flepBenchmark is a row of FLEP's table 1, with a kernel of the corpus in its place.
 type flepBenchmark struct {
 	name, kernel          string
 	large, small, trivial time.Duration
@@ -30,15 +30,15 @@ var table1 = []flepBenchmark{
 	{"VA", "vecadd", 30634 * time.Microsecond, 720 * time.Microsecond, 49 * time.Microsecond},
 }
 
-// flep is the suite: each benchmark's large and small input, as it was and in the
-// chosen form.
+// flep is the suite: each benchmark's large and small input, in its original form and in the chosen
+// one.
 type flep struct {
 	subjects                     []subject
 	large, small                 []*program
 	largeOriginal, smallOriginal []*program
 }
 
-// index finds a benchmark by its name in table 1.
+// index returns the place of a benchmark in table 1.
 func index(name string) int {
 	for i, b := range table1 {
 		if b.name == name {
@@ -48,7 +48,7 @@ func index(name string) int {
 	panic("preemptbench: no benchmark " + name)
 }
 
-// newFLEP makes the suite of the kernels that are given; others are left out.
+// newFLEP makes the suite of the given kernels. Others are left out.
 func newFLEP(all map[string]subject, tries int) (*flep, error) {
 	f := &flep{}
 	for _, b := range table1 {
@@ -79,18 +79,17 @@ func newFLEP(all map[string]subject, tries int) (*flep, error) {
 	return f, nil
 }
 
-// soon is how long after the first kernel of a co-run the next ones come.
+// soon is how long after the first kernel of a co-run the next ones arrive.
 const soon = 20 * time.Microsecond
 
-// launchOf is a job to arrive.
+// launchOf is a launch that is to arrive.
 type launchOf struct {
 	p        *program
 	priority int
 	at       time.Duration
 }
 
-// corun runs launches, each a guest's own, under a policy. All share one context,
-// as under MPS.
+// corun runs launches, each of another guest, under a policy. All share one context, as under MPS.
 func corun(policy string, launches ...launchOf) ([]*job, error) {
 	w, err := newWorld(len(launches), options{policy: policy, seed: 1})
 	if err != nil {
@@ -105,7 +104,7 @@ func corun(policy string, launches ...launchOf) ([]*job, error) {
 	return jobs, nil
 }
 
-// alone is how long a program takes by itself from arrival to end.
+// alone returns how long a program takes by itself from arrival to end.
 func alone(p *program) (time.Duration, error) {
 	jobs, err := corun("fifo", launchOf{p: p})
 	if err != nil {
@@ -114,8 +113,8 @@ func alone(p *program) (time.Duration, error) {
 	return jobs[0].turnaround(), nil
 }
 
-// ranks are a co-run's ANTT and STP (Eyerman, as FLEP §6.1 has it), against the
-// originals alone.
+// ranks returns a co-run's ANTT and STP (Eyerman, as FLEP §6.1 has it), against the originals
+// alone.
 func ranks(jobs []*job, originals []*program) (antt, stp float64, err error) {
 	for i, j := range jobs {
 		single, err := alone(originals[i])
@@ -129,8 +128,8 @@ func ranks(jobs []*job, originals []*program) (antt, stp float64, err error) {
 	return antt, stp, nil
 }
 
-// highPairs are figure 8's: CFD, NN, PF and PL large as low-priority workloads,
-// each with each other benchmark small as the high-priority one.
+// highPairs returns the pairs of figure 8: CFD, NN, PF and PL large as low-priority workloads, each
+// with each other benchmark small as the high-priority one.
 func highPairs() (pairs [][2]int) {
 	for _, low := range []string{"CFD", "NN", "PF", "PL"} {
 		for high := range table1 {
@@ -142,7 +141,7 @@ func highPairs() (pairs [][2]int) {
 	return pairs
 }
 
-// equalPairs are figure 10's: MD, MM, SPMV and VA small, each with each of the
+// equalPairs returns the pairs of figure 10: MD, MM, SPMV and VA small, each with each of the
 // others large.
 func equalPairs() (pairs [][2]int) {
 	for _, short := range []string{"MD", "MM", "SPMV", "VA"} {
@@ -164,7 +163,7 @@ type urgent struct {
 	baseline, lowTurnround time.Duration
 }
 
-// figure8Run has a high-priority kernel come some time after a low-priority one.
+// figure8Run runs a high-priority kernel that arrives some time after a low-priority one.
 func (f *flep) figure8Run(low, high int, delay time.Duration) (u urgent, err error) {
 	u.pair = table1[high].name + "_" + table1[low].name
 	mps, err := corun("fifo", launchOf{p: f.largeOriginal[low]}, launchOf{p: f.smallOriginal[high], priority: 1, at: delay})
@@ -244,8 +243,8 @@ func (f *flep) figure9() (plot.Figure, error) {
 	return fig, nil
 }
 
-// equal runs launches of one priority, and says by how much hpf improves ANTT over
-// run to completion and what it costs STP.
+// equal runs launches of one priority. It returns by how much hpf improves ANTT over run to
+// completion and what it costs STP.
 func (f *flep) equal(policy string, long int, shorts ...int) (improvement, degradation float64, err error) {
 	launches := []launchOf{{p: f.large[long]}}
 	before, originals := []launchOf{{p: f.largeOriginal[long]}}, []*program{f.largeOriginal[long]}

@@ -40,11 +40,12 @@ type tuned struct {
 	length float64 // ns, with the host's part
 }
 
-// hostTime is what the host takes of each launch in a form that may leave: it has to find it done before the channel
-// goes on, where an original is followed by the next launch at once. It is what guestagent/driver takes it to be.
+// hostTime is the host's time for each launch in a form that may leave: it has to find the launch
+// done before the channel continues, where an original is followed by the next launch at once.
+// guestagent/driver assumes the same.
 const hostTime = 50e3 // ns
 
-// withHost is how long a launch of a form takes that runs for so many ns.
+// withHost returns how long a launch of a form takes that runs for so many ns.
 func withHost(f blocks.Form, length float64) float64 {
 	if f.Kind == blocks.Original {
 		return length

@@ -16,9 +16,9 @@ type measured struct {
 	name     string
 	overhead float64
 	latency  float64
-	// set says that a cost of the model was set by this line's overhead, so that
-	// it proves nothing. Of the latencies, those of vector addition's early exit
-	// and of the stencil's first persistent form set one each.
+	// set means that this line's overhead set a cost of the model, so that it proves nothing. Of
+	// the latencies, those of vector addition's early exit and of the stencil's first persistent
+	// form set one each.
 	set bool
 }
 
@@ -138,8 +138,8 @@ func (k *noted) hold(n int) (original float64, all []held) {
 	return original, all
 }
 
-// tie is by how many points forms may differ on the H100 and be in either order
-// here: repetitions of the notes' own runs differ by as much.
+// tie is by how many points forms may differ on the H100 and be in either order here: repeated runs
+// differ by as much.
 const tie = 1.5
 
 // misordered are the pairs of forms, the original among them, that the model has
@@ -174,7 +174,7 @@ func slow(all []held) (lines []string) {
 	return lines
 }
 
-// agreement is how far the model is like a real GPU.
+// agreement is how well the model agrees with a real GPU.
 type agreement struct {
 	pairs, misordered int // of one kernel's forms that are apart by more than a tie
 	latencies, off    int // of evictions, and those off by more than a factor of two

@@ -5,21 +5,23 @@ import (
 	"math"
 	"time"
 
+	"gonum.org/v1/gonum/stat"
+
 	"vgpud/e2e/papers/parallel"
 	"vgpud/e2e/papers/plot"
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// geomean is the geometric mean of a column of relative lengths.
+// geomean returns the geometric mean of a column of relative lengths.
 func geomean(rows []plot.Row, column int) float64 {
-	var sum float64
+	var values []float64
 	for _, r := range rows {
-		sum += math.Log(r.Values[column])
+		values = append(values, r.Values[column])
 	}
-	return math.Exp(sum / float64(len(rows)))
+	return stat.GeometricMean(values, nil)
 }
 
-// worst is the largest of a column, and whose it is.
+// worst returns the largest value of a column, and the name of its row.
 func worst(rows []plot.Row, column int) (v float64, name string) {
 	v = math.Inf(-1)
 	for _, r := range rows {
@@ -32,7 +34,7 @@ func worst(rows []plot.Row, column int) (v float64, name string) {
 
 func percent(ratio float64) float64 { return 100 * (ratio - 1) }
 
-// p50 is the median latency of a program's evictions.
+// p50 returns the median latency of a program's evictions.
 func p50(k blocks.Kernel, f blocks.Form) float64 {
 	return blocks.Quantile(blocks.Evictions(blocks.H100, k, f, 0.05, 0.95, 12), 0.5)
 }

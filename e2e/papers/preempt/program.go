@@ -14,26 +14,27 @@ type program struct {
 	form   blocks.Form
 	alone  time.Duration // the original, by itself
 	length time.Duration // the form, by itself
-	// leavings are evictions, by the part of the kernel that is done.
+	// leavings are simulated evictions, by the part of the kernel that is done.
 	leavings [parts][]leaving
-	cost     time.Duration // an eviction's mean, with the launch after it
+	cost     time.Duration // mean cost of an eviction, with the launch after it
 }
 
 // parts is how finely evictions are told apart by what is done, and often how many
 // are simulated for each: 50 runs in all, as in FLEP §4.2.
 const (
+	// parts is how many parts of the kernel evictions are told apart by, and often how many are
+	// simulated for each: 50 runs in all, as in FLEP §4.2.
 	parts = 5
 	often = 10
 )
 
-// leaving is one way an eviction may go.
+// leaving is the result of one eviction.
 type leaving struct {
 	latency time.Duration
-	gain    float64 // what was done of the kernel meanwhile
+	gain    float64 // the part of the kernel that was done meanwhile
 }
 
-// newProgram simulates a kernel in its form, alone and evicted, so many times for
-// each part.
+// newProgram simulates a kernel in its form, alone and evicted, so many times for each part.
 func newProgram(name string, k blocks.Kernel, f blocks.Form, tries int) *program {
 	p := &program{
 		name: name, kernel: k, form: f,
@@ -56,16 +57,16 @@ func newProgram(name string, k blocks.Kernel, f blocks.Form, tries int) *program
 	return p
 }
 
-// evictable is whether the form leaves at all.
+// evictable reports whether the form leaves when told.
 func (p *program) evictable() bool { return p.form.Kind != blocks.Original }
 
-// rest is how long the form runs to do the given part of the kernel.
+// rest returns how long the form runs to do the given part of the kernel.
 func (p *program) rest(part float64) time.Duration {
 	launch := time.Duration(blocks.H100.Launch)
 	return launch + time.Duration(part*float64(p.length-launch))
 }
 
-// leave draws how an eviction goes when so much is done.
+// leave draws the result of an eviction when that part is done.
 func (p *program) leave(done float64, r *rand.Rand) leaving {
 	ways := p.leavings[min(int(done*parts), parts-1)]
 	return ways[r.IntN(len(ways))]

@@ -15,7 +15,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// report is all that was found.
+// report is all results.
 type report struct {
 	Model   string        `json:"model"`
 	Targets []target      `json:"targets"`
