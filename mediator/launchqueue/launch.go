@@ -25,11 +25,8 @@ type Launch struct {
 	// ahead reports whether it went to the GPU by itself and the policy has not let it run yet: to
 	// the policy it waits.
 	ahead bool
-	// asked reports whether it is to leave the SMs below belowSM as soon as it has come to the
-	// GPU, and within how long then; 0 is no limit.
-	asked   bool
-	belowSM uint32
-	within  time.Duration
+	// unstarted reports whether it was told to leave while it had its turn and was not on the GPU yet.
+	unstarted bool
 	// evictions is how often it was seen to have left the GPU. unresponsive reports whether it
 	// did not leave when told to.
 	evictions    uint32
@@ -51,18 +48,18 @@ func (l *Launch) Ready() bool {
 	return l.slot.State == slotstate.Ready && l.excluded == notExcluded
 }
 
-// EvictionPending reports whether the launch will be told to leave once it has come to the GPU.
-func (l *Launch) EvictionPending() bool { return l.asked }
-
-// leaving reports whether the launch was told to leave, or will be, and which SMs.
+// leaving reports whether the launch was told to leave, and which SMs.
 func (l *Launch) leaving() (belowSM uint32, yes bool) {
-	switch {
-	case l.asked:
-		return l.belowSM, true
-	case l.slot.State == slotstate.ToEvict:
-		return l.slot.BelowSM, true
+	if l.slot.State != slotstate.ToEvict {
+		return 0, false
 	}
-	return 0, false
+	return l.slot.BelowSM, true
+}
+
+// onGPU reports whether the launch is on the GPU, and not only on its way there.
+func (l *Launch) onGPU() bool {
+	s := l.slot.State
+	return (s == slotstate.Running || s == slotstate.ToEvict) && !l.unstarted
 }
 
 // refresh updates what a policy is shown of the launch at now, on a GPU with sms SMs.
@@ -71,7 +68,7 @@ func (l *Launch) refresh(now time.Duration, sms uint32) {
 	l.Running, l.Priority, l.Evictable = !l.Waits(), s.Priority, s.Evictable
 	l.Context, l.Blocks, l.PerSM = uint64(s.Context), uint64(s.Blocks), s.PerSM
 	l.Used = s.Used
-	if (s.State == slotstate.Running || s.State == slotstate.ToEvict) && s.Started > 0 {
+	if l.onGPU() && s.Started > 0 {
 		l.Used += max(now-s.Started, 0)
 	}
 	below, leaves := l.leaving()
@@ -95,9 +92,6 @@ func (l *Launch) Run(now time.Duration) bool {
 		l.ahead = false
 		l.grant(now)
 		return true
-	case l.asked:
-		l.asked = false
-		return true
 	case l.slot.State == slotstate.ToEvict && l.shared.Recall(l.slot.ID):
 		l.slot.State = slotstate.Running
 		return true
@@ -105,47 +99,23 @@ func (l *Launch) Run(now time.Duration) bool {
 	return false
 }
 
-// Evict tells the launch to leave the SMs below belowSM by deadline, an instant; 0 is none. One
-// that is on its way to the GPU is told so when it has come there. Evict returns false if the
-// launch is not on the GPU, can't be evicted, or leaves as many SMs already.
+// Evict tells the launch to leave the SMs below belowSM by deadline, an instant; 0 is none. One that is on its way to the GPU
+// and is to leave all SMs gives its turn up. Evict returns false if the launch has no turn, can't be evicted, or was told to
+// leave as many SMs already.
 func (l *Launch) Evict(belowSM uint32, now, deadline time.Duration) bool {
-	if l.over || l.excluded != notExcluded || !l.slot.Evictable {
+	before := &l.slot
+	if l.over || l.excluded != notExcluded || !before.Evictable || !before.State.OnGPU() {
 		return false
 	}
-	switch l.slot.State {
-	case slotstate.ToRun:
-		if !l.asked {
-			l.slot.Asked = now
-		}
-		l.asked, l.belowSM, l.within = true, belowSM, max(deadline-now, 0)
-		return true
-	case slotstate.Running, slotstate.ToEvict:
-		if l.slot.State == slotstate.ToEvict && belowSM <= l.slot.BelowSM {
-			return false
-		}
-		if !l.shared.Evict(l.slot.ID, belowSM, now, deadline) {
-			return false // it leaves as many, or has ended, as the next read will show
-		}
-		l.asked = false
-		l.slot.State, l.slot.BelowSM, l.slot.Asked = slotstate.ToEvict, belowSM, now
-		return true
-	default:
+	if before.State == slotstate.ToEvict && belowSM <= before.BelowSM {
 		return false
 	}
-}
-
-// retryEviction tells the launch to leave if it was on its way to the GPU when it was first told.
-// It reports whether it still is.
-func (l *Launch) retryEviction(now time.Duration) (late bool) {
-	if !l.asked {
-		return false
+	if !l.shared.Evict(before.ID, belowSM, now, deadline) {
+		return false // it was told to leave as many, or has ended, as the next read will show
 	}
-	deadline := time.Duration(0)
-	if l.within > 0 {
-		deadline = now + l.within
-	}
-	l.Evict(l.belowSM, now, deadline)
-	return l.asked
+	l.unstarted = l.unstarted || before.State == slotstate.ToRun
+	before.State, before.BelowSM, before.Asked = slotstate.ToEvict, belowSM, now
+	return true
 }
 
 func (l *Launch) countIn(n *Counts) {

@@ -215,8 +215,11 @@ func (q *Queue) update(now time.Duration, l *Launch, s ipc.Launch, report func(C
 		l.unresponsive = true
 		report(Change{Kind: Unresponsive, Launch: l})
 	}
+	if left || s.Started != before.Started {
+		l.unstarted = false
+	}
 	if left {
-		l.evictions, l.asked, l.ahead, l.granted = s.Evictions, false, false, false
+		l.evictions, l.ahead, l.granted = s.Evictions, false, false
 		c := Change{Kind: Left, Launch: l}
 		// A launch that was to leave only some of the SMs has gone on, on the others.
 		if before.State == slotstate.ToEvict && s.BelowSM == math.MaxUint32 {
@@ -306,15 +309,6 @@ func (q *Queue) Find(id fairshare.LaunchID) *Launch {
 		}
 	}
 	return nil
-}
-
-// RetryEvictions tells launches to leave that were still on their way to the GPU when they were
-// first told. It reports whether any of them still is.
-func (q *Queue) RetryEvictions(now time.Duration) (late bool) {
-	for _, l := range q.launches {
-		late = l.retryEviction(now) || late
-	}
-	return late
 }
 
 // Counts are numbers of launches by where they stand.

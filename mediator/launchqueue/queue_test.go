@@ -38,6 +38,7 @@ func newFixture(t testing.TB, guests int) *fixture {
 			}
 		})
 		page.Beat(f.now)
+		page.Context(0).SetLeavesUnstarted()
 		f.guests = append(f.guests, Guest{ID: fairshare.GuestID(i + 1), Slots: page, Ceiling: 15})
 	}
 	return f
@@ -255,25 +256,96 @@ func TestSomeSMs(t *testing.T) {
 	f.wantChanges("1 left")
 }
 
-// TestEvictionOnTheWay: a launch that is on its way to the GPU is told to leave once it is there.
+// TestEvictionOnTheWay: a launch that is on its way to the GPU gives its turn up when told to leave.
 func TestEvictionOnTheWay(t *testing.T) {
 	f := newFixture(t, 1)
 	c := f.submit(1, leaves)
 	f.read()
 	l := f.queue.Find(1)
 	l.Run(f.now)
-	if !l.Evict(math.MaxUint32, f.now, 0) || !l.asked || c.State() != slotstate.ToRun {
-		t.Fatalf("asked %v, %v", l.asked, c.State())
-	}
 	f.events()
+	if !l.Evict(math.MaxUint32, f.now, 0) || c.State() != slotstate.ToEvict || l.Evict(math.MaxUint32, f.now, 0) {
+		t.Fatalf("it is %v", c.State())
+	}
 	if got := f.shown(); got != " 1+-" {
 		t.Errorf("the policy is shown%s", got)
 	}
+	f.now += ms / 4
+	c.Leave(f.now, 0)
+	f.wantEvents("evicted 1: 1")
+	f.wantChanges("1 appeared", "1 left in 250µs")
+	// Now it goes there, and the time that it waited was none of its use.
+	l.Run(f.now)
 	f.start(c)
-	f.read()
-	if !l.asked || !l.Evict(l.belowSM, f.now, 0) || l.asked || c.State() != slotstate.ToEvict {
-		t.Errorf("asked %v, %v", l.asked, c.State())
+	f.now += ms
+	f.wantEvents()
+	if got := f.launches()[0]; got.Used != ms || got.Evicting {
+		t.Errorf("shown as %+v", got)
 	}
+}
+
+// TestEvictionOnTheWayRecalled: it may stay on its way, and then goes to the GPU.
+func TestEvictionOnTheWayRecalled(t *testing.T) {
+	f := newFixture(t, 1)
+	c := f.submit(1, leaves)
+	f.read()
+	l := f.queue.Find(1)
+	l.Run(f.now)
+	l.Evict(math.MaxUint32, f.now, 0)
+	if !l.Run(f.now) || c.State() != slotstate.Running || c.Started() {
+		t.Fatalf("it is %v, started %v", c.State(), c.Started())
+	}
+	f.now += ms
+	c.Start(f.now)
+	f.now += ms
+	f.wantEvents("arrived 1: 1+")
+	if got := f.launches()[0]; got.Used != ms {
+		t.Errorf("shown as %+v", got)
+	}
+	c.Finish(ms)
+	f.wantEvents("finished 1:")
+}
+
+// TestEvictionOnTheWayIgnored: a launch that neither gives its turn up nor starts is not waited for.
+func TestEvictionOnTheWayIgnored(t *testing.T) {
+	f := newFixture(t, 2)
+	for i := range f.guests {
+		f.guests[i].Mode = ipc.ModeByKernel
+	}
+	f.read()
+	c := f.submit(1, leaves)
+	f.wantEvents("arrived 1: 1")
+	l := f.queue.Find(1)
+	l.Run(f.now)
+	l.Evict(math.MaxUint32, f.now, 0)
+	f.submit(2, ipc.Launch{})
+	f.wantEvents("arrived 2: 1+- 2")
+	at, ok := f.queue.NextCheck()
+	if !ok || at != f.now-time.Microsecond+TurnLimit {
+		t.Errorf("reads again at %v, %v", at-f.now, ok)
+	}
+	f.now = at
+	f.wantEvents("finished 1: 2")
+	f.now += ms
+	c.Leave(f.now, 0)
+	f.now += minBackoff
+	f.read()
+	f.wantEvents("arrived 1: 1 2")
+}
+
+// TestEvictionOnTheWayOfAnOlderExecutor: the turn is taken back instead.
+func TestEvictionOnTheWayOfAnOlderExecutor(t *testing.T) {
+	f := newFixture(t, 1)
+	f.guests[0].Slots.(*ipc.ControlPage).Context(0).Reset(1)
+	c := f.submit(1, leaves)
+	f.read()
+	l := f.queue.Find(1)
+	l.Run(f.now)
+	f.events()
+	if l.Evict(4, f.now, 0) || !l.Evict(math.MaxUint32, f.now, 0) || c.State() != slotstate.Ready {
+		t.Fatalf("it is %v", c.State())
+	}
+	f.wantEvents("evicted 1: 1")
 }
 
 func TestLeavingUnasked(t *testing.T) {

@@ -79,7 +79,7 @@ func (q *Queue) recount() {
 			q.count.waiting++
 			l.queue.waiting++
 		default:
-			if l.slot.State != slotstate.ToRun {
+			if l.onGPU() {
 				q.count.onGPU++
 			}
 			if l.progress.ungranted {
@@ -143,7 +143,7 @@ func (q *Queue) track(now time.Duration, l *Launch, before slotstate.State) {
 		if before != s {
 			l.readySince = now
 		}
-		l.granted, l.progress.ungranted, l.asked = false, false, false
+		l.granted, l.progress.ungranted, l.unstarted = false, false, false
 		if l.excluded == stuck {
 			l.excluded = notExcluded
 		}
@@ -190,7 +190,7 @@ func (q *Queue) checkAt(l *Launch) (at time.Duration, ok bool) {
 		return gq.backoffUntil, true
 	case l.excluded != notExcluded || l.ahead:
 		return 0, false
-	case l.slot.State == slotstate.ToRun && l.asked:
+	case l.unstarted:
 		return l.slot.Asked + TurnLimit, true
 	case !q.othersWait(gq):
 		return 0, false
@@ -224,7 +224,7 @@ func (q *Queue) checkStalls(now time.Duration, report func(Change)) {
 		case !ok || now < at:
 		case l.excluded == backedOff:
 			l.excluded = notExcluded
-		case l.slot.State == slotstate.ToRun:
+		case !l.onGPU():
 			q.withdraw(now, l, report)
 		default:
 			q.exclude(l, stuck)
@@ -246,18 +246,21 @@ func (q *Queue) NextCheck() (at time.Duration, ok bool) {
 	return at, at < math.MaxInt64
 }
 
-// withdraw takes a launch's turn back and backs its guest off.
+// withdraw takes a launch's turn back and backs its guest off. A launch that was told to leave instead, and has not given its
+// turn up, is excluded until it does.
 func (q *Queue) withdraw(now time.Duration, l *Launch, report func(Change)) {
-	if !l.shared.Withdraw(l.slot.ID) {
-		return // the next read shows what has become of it
-	}
 	idle := time.Duration(0)
-	if !l.asked {
+	if l.unstarted {
+		q.exclude(l, stuck)
+	} else {
+		if !l.shared.Withdraw(l.slot.ID) {
+			return // the next read shows what has become of it
+		}
 		// Anything beyond two turns is the daemon's own delay.
 		idle = min(now-max(l.idleSince, q.othersReadySince(l.queue)), 2*TurnLimit)
+		l.slot.State, l.readySince = slotstate.Ready, now
+		l.granted, l.progress.ungranted = false, false
 	}
-	l.slot.State, l.readySince = slotstate.Ready, now
-	l.granted, l.progress.ungranted, l.asked = false, false, false
 	if now >= l.queue.backoffUntil {
 		l.queue.backOff(now)
 	} else {

@@ -28,9 +28,6 @@ type launches struct {
 	slots            []launchqueue.Guest // reused by readLaunches
 }
 
-// evictAgain is after how long a launch is told again to leave that was on its way to the GPU.
-const evictAgain = 50 * time.Microsecond
-
 // checkAgain is after how long to read again what should have been done by now.
 const checkAgain = time.Millisecond
 
@@ -79,9 +76,6 @@ func (s *Scheduler) readSlots(guests []*Guest) {
 	}
 	now := s.o.Clock.Now()
 	l.queue.Read(now, l.slots, func(c launchqueue.Change) { s.launchChanged(guests, c) })
-	if l.queue.RetryEvictions(s.o.Clock.Now()) {
-		l.timers.readBy(s.o.Clock.Now() + evictAgain)
-	}
 	s.scheduleCheck()
 }
 
@@ -201,17 +195,14 @@ func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now 
 		case l == nil:
 		case v.Action == fairshare.Run:
 			if !l.Run(now) && l.Ready() {
-				// Its slot is not what it was: the policy is told so, and asked whose turn it is then.
+				// Its slot is not what it was: the policy is told so at once, and asked whose turn it is then.
 				ls.queue.Drop(l, func(c launchqueue.Change) { s.launchChanged(guests, c) })
-				ls.timers.readBy(now + evictAgain)
+				ls.timers.readBy(now)
 			}
 		case v.Action == fairshare.Evict && l.Evict(v.BelowSM, now, s.deadline(guests, l, now)):
 			ls.ledger.Requested(*v)
 			ls.busyWait.evicts(now)
 			ls.evictions.Ask(v.Spatial)
-			if l.EvictionPending() {
-				ls.timers.readBy(now + evictAgain)
-			}
 		}
 	}
 	s.scheduleCheck()

@@ -83,8 +83,10 @@ func (s *scene) joinWith(id fairshare.GuestID, o GuestOptions, groups ...uint16)
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	page.Context(0).SetLeavesUnstarted()
 	for i, group := range groups {
 		page.Context(i).Reset(1)
+		page.Context(i).SetLeavesUnstarted()
 		page.Context(i).SetReady(group)
 	}
 	o.Name, o.Page = string(rune('a'+id-1)), page
