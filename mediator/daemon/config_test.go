@@ -41,7 +41,7 @@ func TestConfigDefaults(t *testing.T) {
 	}
 }
 
-// The polling threads of many GPUs leave their processor some time.
+// TestManyGPUs: the polling threads of many GPUs leave time on their processor.
 func TestManyGPUs(t *testing.T) {
 	for gpus, want := range map[int]time.Duration{1: 5 * ms, 4: 5 * ms, 8: 10 * ms, 16: 20 * ms} {
 		w, err := AccountingConfig{}.watching(gpus)
@@ -205,7 +205,7 @@ func TestEvictionDeadline(t *testing.T) {
 	}
 }
 
-// The configuration that is installed is one.
+// TestInstalledConfig: the configuration that is installed has the defaults.
 func TestInstalledConfig(t *testing.T) {
 	got, err := ReadConfig(filepath.Join("..", "..", "deploy", "vgpud.yaml"))
 	if err != nil {
@@ -220,7 +220,7 @@ func TestInstalledConfig(t *testing.T) {
 	}
 }
 
-// TestControlConfig: how contexts are controlled, by the words for it.
+// TestControlConfig: how contexts are controlled, by the values of the keys.
 func TestControlConfig(t *testing.T) {
 	limits := fairshare.SliceLimits{Loss: 0.02, Switch: 84 * time.Microsecond, Min: ms, Max: 65 * ms}
 	tenth := limits
@@ -242,7 +242,7 @@ func TestControlConfig(t *testing.T) {
 		if got := c.GPUs[0].control(); got != want {
 			t.Errorf("%s: got %+v, want %+v", text, got, want)
 		}
-		// What is written is read as the same.
+		// A configuration that is written is read as the same.
 		b, err := yaml.Marshal(c)
 		if err != nil {
 			t.Fatal(err)

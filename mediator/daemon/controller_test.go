@@ -90,8 +90,8 @@ func (d handledGPU) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.C
 	return handledContext{c, o.Label}, err
 }
 
-// TestHandlesComeToEveryDaemon: of an executor, through the guest's process; and the
-// daemon lets go of them when the context or the guest ends, or itself.
+// TestHandlesComeToEveryDaemon: each daemon gets the handles of an executor's context through the guest's process, and closes
+// them when the context, the guest or the daemon ends.
 func TestHandlesComeToEveryDaemon(t *testing.T) {
 	t.Setenv(handlesVariable, "yes")
 	dir := runDir(t)
@@ -109,9 +109,8 @@ func TestHandlesComeToEveryDaemon(t *testing.T) {
 		t.Errorf("the daemon that has ended keeps %d contexts' files", n)
 	}
 
-	// The last one left something disabled, as far as the next one can know: a context
-	// that is there, one that has ended since, one that no page has, and a guest's that
-	// has ended.
+	// As far as the next daemon can know, the last one left disabled: a context that exists, one that has ended since, one
+	// that no page has, and one of a guest that has ended.
 	holds := filepath.Join(dir, "holds")
 	for _, name := range []string{"a-0", "a-5", "a-99", "gone-3"} {
 		if err := os.WriteFile(filepath.Join(holds, name), nil, 0o600); err != nil {
@@ -143,7 +142,7 @@ func TestHandlesComeToEveryDaemon(t *testing.T) {
 	until(t, "the guest is let go of", func() bool { return drivers[1].Open() == 0 })
 }
 
-// TestHealthTellsOfAFailingDriver, and of whose contexts it fails for.
+// TestHealthTellsOfAFailingDriver and names the guest whose contexts it fails for.
 func TestHealthTellsOfAFailingDriver(t *testing.T) {
 	d := startDaemonOn(t, runDir(t), controlledGPU{Driver: &gputest.Driver{}})
 	d.create("a")

@@ -30,7 +30,7 @@ func TestDaemonRestart(t *testing.T) {
 	d.guest("a").sched.SetSuspended(true, d.service.clock.Now())
 	before := d.vm("a")
 
-	// A second daemon is told so, and lets the first one's guests alone.
+	// A second daemon reports an error, and leaves the first one's guests alone.
 	second, err := New(t.Context(), d.options())
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +43,7 @@ func TestDaemonRestart(t *testing.T) {
 	}
 
 	d.stop()
-	j.works() // nobody is held without a daemon
+	j.works() // no guest stays suspended without a daemon
 	d = startDaemon(t, dir)
 	after := d.vm("a")
 	if after.Weight != 3 || after.GPUSeconds < 1 || after.PID != v.PID || after.Suspended ||
@@ -134,8 +134,7 @@ func TestClientGoneInMidKernel(t *testing.T) {
 	newJob(t, attach(t, v.Socket)).works()
 }
 
-// TestStuckExecutor: a process that does not react does not keep its guest from
-// ending.
+// TestStuckExecutor: a process that does not react does not keep its guest from ending.
 func TestStuckExecutor(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	v := d.create("a")

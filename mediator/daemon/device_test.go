@@ -99,8 +99,8 @@ func TestHardwareIsShown(t *testing.T) {
 	}
 }
 
-// TestErrorsOfGPUs: a guest's error is counted and logged; one that ends the GPU
-// makes it unhealthy, and no place for guests, until the driver wants nothing done.
+// TestErrorsOfGPUs: a guest's error is counted and logged. An error that ends the GPU makes it unhealthy, and no guest is placed
+// there, until the driver asks for no recovery.
 func TestErrorsOfGPUs(t *testing.T) {
 	s, d, log := newNVIDIA(t)
 	xid := func(n uint64) inventory.Message {
@@ -124,7 +124,7 @@ func TestErrorsOfGPUs(t *testing.T) {
 	fine := inventory.Message{Samples: []inventory.Sample{{UUID: aGPU, Recovery: inventory.RecoveryNone}}}
 	report(d, fine, fine)
 	if g := d.gpu(); !g.Healthy {
-		t.Errorf("when the driver wants nothing done: %s", g.Problem)
+		t.Errorf("when the driver asks for no recovery: %s", g.Problem)
 	}
 	for _, line := range []string{
 		`level=WARN msg="error on a GPU" gpu=gpu0 xid=31 what="a kernel or copy used an address that is not mapped" do=""`,
@@ -137,7 +137,7 @@ func TestErrorsOfGPUs(t *testing.T) {
 	}
 }
 
-// TestSoftGPUsHaveNoHardware: nobody asks NVIDIA's driver about them.
+// TestSoftGPUsHaveNoHardware: NVIDIA's driver is not asked about them.
 func TestSoftGPUsHaveNoHardware(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	s, soft := newDevice(t, kindSoft, log)

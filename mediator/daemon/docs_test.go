@@ -13,8 +13,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// TestOperations holds docs/operations.md against the package: the keys of the
-// configuration and the names of the metrics are those that there are.
+// TestOperations compares docs/operations.md with the package: the keys of the configuration and the names of the metrics.
 func TestOperations(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
@@ -53,8 +52,7 @@ func sorted(names []string) []string {
 	return slices.Compact(names)
 }
 
-// TestPoliciesAreDocumented: whoever chooses a policy finds all there are, in the
-// key's line and in what the installed configuration says of it.
+// TestPoliciesAreDocumented: the key's line and the installed configuration name all policies.
 func TestPoliciesAreDocumented(t *testing.T) {
 	for file, line := range map[string]*regexp.Regexp{
 		"../../docs/operations.md": regexp.MustCompile(`(?m)^\| .gpus\[\]\.policy. .*$`),
@@ -73,7 +71,7 @@ func TestPoliciesAreDocumented(t *testing.T) {
 	}
 }
 
-// keys are the paths of a configuration's keys.
+// keys returns the paths of a configuration's keys.
 func keys(typ reflect.Type, prefix string) (all []string) {
 	for i := range typ.NumField() {
 		f := typ.Field(i)

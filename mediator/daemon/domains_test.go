@@ -48,7 +48,7 @@ func TestConsequences(t *testing.T) {
 			for _, v := range c.guests {
 				m := member{VM: v}
 				if want, ok := c.seen.terms(&v); ok {
-					m.granted = &want // what is granted is no news
+					m.granted = &want // what is granted has not changed
 				}
 				members = append(members, m)
 			}
@@ -59,8 +59,8 @@ func TestConsequences(t *testing.T) {
 	}
 }
 
-// What is applied depends on what the metadata granted last.
-func TestNewsInMetadata(t *testing.T) {
+// TestChangedMetadata: what is applied depends on what the metadata granted last.
+func TestChangedMetadata(t *testing.T) {
 	seen := domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 5}}}
 	v := api.VM{Name: "web", Domain: "web", Socket: "gpu0.sock", Weight: 7}
 	now, before := api.Terms{Weight: 5}, api.Terms{Weight: 2}
@@ -98,7 +98,7 @@ func TestParseDomain(t *testing.T) {
 	}
 }
 
-// oneSource is a libvirt that has one domain, or none while its name is empty.
+// oneSource is a libvirt with one domain, or none while its name is empty.
 type oneSource struct{ domain *libvirt.Domain }
 
 func (s oneSource) Domain(_ context.Context, key string, _ libvirt.View) (libvirt.Domain, error) {
@@ -115,7 +115,7 @@ func (oneSource) Next(ctx context.Context) (libvirt.Event, error) {
 
 func (oneSource) Close() error { return nil }
 
-// metadata is a domain's XML with a weight.
+// metadata returns a domain's XML with a weight.
 func metadata(weight string) string {
 	return `<domain type='kvm'><name>web</name><metadata><vgpud:devices xmlns:vgpud="urn:vgpud:domain:1"><vgpud:gpu weight="` +
 		weight + `"/></vgpud:devices></metadata></domain>`
@@ -149,7 +149,7 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	dom.XML = metadata("5")
 	happened(true)
 	weighs(5, "web")
-	// The operator's word holds while the metadata says what it said.
+	// What the operator set holds while the metadata does not change.
 	if _, err := d.client.UpdateVM(t.Context(), "web", api.VMUpdate{Weight: new(7.0)}); err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +159,11 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	dom.XML = metadata("none")
 	happened(true)
 	weighs(7, "web")
-	// What changed while nobody listened is found afterwards.
+	// What changed while no daemon listened is found afterwards.
 	dom.XML, dom.Name = metadata("8"), "shop"
 	f.Connected(t.Context(), oneSource{dom})
 	weighs(8, "shop")
-	// A guest's process that came after the domain was seen is not meant.
+	// A guest's process that came after the domain was read is left alone.
 	if ended, err := d.service.end("web", func(g *guest) bool { return g.pid == -1 }); ended || err != nil {
 		t.Errorf("another process's guest: %v, %v", ended, err)
 	}
@@ -174,8 +174,8 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	}
 }
 
-// What was changed while there was no daemon is granted by the next one, and what
-// the operator has changed by the API stays while the metadata says what it said.
+// TestMetadataChangedWhileTheDaemonIsDown: what changed while there was no daemon is granted by the next one, and what the
+// operator has changed over the API stays while the metadata does not change.
 func TestMetadataChangedWhileTheDaemonIsDown(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)

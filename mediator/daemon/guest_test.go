@@ -12,11 +12,11 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestGuestThatTalksNonsense: some of it is passed over, and what comes after is heard.
-// One that goes on is ended: it could not be governed.
-func TestGuestThatTalksNonsense(t *testing.T) {
+// TestMalformedMessages: some are skipped, and messages after them are handled. A process that sends more is killed, since it
+// could not be governed.
+func TestMalformedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
-		nonsense int
+		messages int
 		killed   bool
 	}{"some": {maxMalformed, false}, "more": {maxMalformed + 3, true}} {
 		t.Run(name, func(t *testing.T) {
@@ -37,12 +37,12 @@ func TestGuestThatTalksNonsense(t *testing.T) {
 			ended := make(chan error, 1)
 			go func() {
 				ended <- cmd.Wait()
-				// Its end is the end of its sockets.
+				// Its sockets close when it ends.
 				if err := unix.Close(fds[1]); err != nil {
 					t.Error(err)
 				}
 			}()
-			for range c.nonsense {
+			for range c.messages {
 				if _, err := unix.Write(fds[1], []byte("{")); err != nil {
 					t.Fatal(err)
 				}
@@ -53,11 +53,11 @@ func TestGuestThatTalksNonsense(t *testing.T) {
 			if _, err := unix.Write(fds[1], []byte(`{"kind":"changed"}`)); err != nil {
 				t.Fatal(err)
 			}
-			heard := make(chan ipc.Kind, 2)
+			received := make(chan ipc.Kind, 2)
 			g := &guest{conn: conn, process: cmd.Process}
 			left := make(chan bool, 1)
-			go func() { left <- g.receive(slog.New(slog.DiscardHandler), func(m *ipc.Message) { heard <- m.Kind }) }()
-			if first, second := <-heard, <-heard; first != ipc.KindHandles || second != ipc.KindChanged {
+			go func() { left <- g.receive(slog.New(slog.DiscardHandler), func(m *ipc.Message) { received <- m.Kind }) }()
+			if first, second := <-received, <-received; first != ipc.KindHandles || second != ipc.KindChanged {
 				t.Errorf("received %s and %s", first, second)
 			}
 			if !c.killed {

@@ -17,23 +17,22 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// pageOwn is what of a page comes before all words that a guest's process may spoil: it
-// says which version the page is of, and is looked at once.
-const pageOwn = 64
+// pageHeader is the part of a page before all words that a guest's process may spoil. It has the page's version, and is read once.
+const pageHeader = 64
 
-// scrawl writes over all of a page.
-func scrawl(t *testing.T, p *ipc.ControlPage, next func() byte) {
+// overwrite writes over all of a page but its header.
+func overwrite(t *testing.T, p *ipc.ControlPage, next func() byte) {
 	t.Helper()
-	b := make([]byte, ipc.ControlPageBytes-pageOwn)
+	b := make([]byte, ipc.ControlPageBytes-pageHeader)
 	for i := range b {
 		b[i] = next()
 	}
-	if _, err := p.File().WriteAt(b, pageOwn); err != nil {
+	if _, err := p.File().WriteAt(b, pageHeader); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// outOfRange are the numbers in v that no guest can come to.
+// outOfRange returns the numbers in v that no guest can reach.
 func outOfRange(path string, v reflect.Value) (bad []string) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -78,8 +77,8 @@ type oneVM struct {
 func (h oneVM) VMs() []api.VM   { return []api.VM{h.v} }
 func (h oneVM) GPUs() []api.GPU { return nil }
 
-// TestPageWordsAreBounded: whatever a guest's processes write on its page, the API and the
-// metrics show what can be, and what is counted does not go back.
+// TestPageWordsAreBounded: whatever a guest's processes write on its page, the API and the metrics show possible values, and
+// counters do not go back.
 func TestPageWordsAreBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 9))
 	constant := func(b byte) func() byte { return func() byte { return b } }
@@ -99,7 +98,7 @@ func TestPageWordsAreBounded(t *testing.T) {
 		constant(0xff), constant(0x80), constant(0x7f), constant(0), constant(1),
 		func() byte { return byte(random.Uint32()) }, func() byte { return byte(random.Uint32()) }, func() byte { return byte(random.Uint32()) & 1 }, constant(0),
 	} {
-		scrawl(t, g.page, next)
+		overwrite(t, g.page, next)
 		loop.PollEnded(&accounting.Phase{End: ms, Groups: []accounting.GroupTime{{Group: 1, Busy: ms, Runs: 1}}})
 		loop.QuietEnded(&accounting.Quiet{Unwatched: 5 * ms})
 		loop.LaunchesChanged()
@@ -137,7 +136,7 @@ func TestPageWordsAreBounded(t *testing.T) {
 			}
 		}
 	}
-	// A guest that no daemon has noted is not believed to have had more than there was.
+	// The bill of a guest whose state no daemon has saved is limited by the time that has passed.
 	g.page.SetBill(ipc.Bill{Used: math.MaxInt64, Suspended: math.MaxInt64, Suspensions: math.MaxUint64, Caused: math.MaxUint64, Charged: math.MaxInt64})
 	if got, most := new(savedState).limitBill(g.page.Bill(), time.Hour), (ipc.Bill{Used: time.Hour, Suspended: time.Hour, Suspensions: 3_600_000, Caused: 3_600_000, Charged: time.Hour}); got != most {
 		t.Errorf("%+v, want at most %+v", got, most)

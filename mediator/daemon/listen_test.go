@@ -8,8 +8,7 @@ import (
 	"vgpud/clock"
 )
 
-// TestLastDaemonsSocketIsWaitedFor: a socket that somebody has for a moment longer than its
-// daemon lived is nobody's then.
+// TestLastDaemonsSocketIsWaitedFor: a socket may be open for a moment longer than its daemon lived.
 func TestLastDaemonsSocketIsWaitedFor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sock")
 	l, err := net.Listen("unix", path)

@@ -21,20 +21,20 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// exhibit is a host that shows what it was made with.
-type exhibit struct {
+// fakeHost is a host that shows what it was made with.
+type fakeHost struct {
 	api.Host
 	vms  []api.VM
 	gpus []api.GPU
 }
 
-func (e exhibit) VMs() []api.VM   { return e.vms }
-func (e exhibit) GPUs() []api.GPU { return e.gpus }
+func (e fakeHost) VMs() []api.VM   { return e.vms }
+func (e fakeHost) GPUs() []api.GPU { return e.gpus }
 
-// scrape is what a collector of metrics is given.
+// scrape returns the metrics of a host.
 func scrape(t *testing.T, h api.Host) string {
 	t.Helper()
-	r := prometheus.NewPedanticRegistry() // which holds it against what it describes
+	r := prometheus.NewPedanticRegistry() // which compares metrics with their descriptions
 	if err := r.Register(collector{h}); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func scrape(t *testing.T, h api.Host) string {
 	return w.Body.String()
 }
 
-var twoGuests = exhibit{
+var twoGuests = fakeHost{
 	vms: []api.VM{
 		{
 			Name: "web1", Domain: "web one", GPU: "gpu0", Weight: 2, Cap: 0.5, Guarantee: 0.125, Attached: true, Contexts: 3, Suspended: true, GPUSeconds: 12.5, Share: 0.625, Entitled: 2. / 3,
@@ -73,7 +73,7 @@ var twoGuests = exhibit{
 	}},
 }
 
-// theHardware has something to say of everything.
+// theHardware has a value in each field.
 var theHardware = &api.Hardware{
 	UUID: "GPU-1", PCI: "0000:05:00.0", Driver: "580.159.04", CUDA: "13.0", MIG: "off", ComputeMode: "default", Persistence: "on",
 	TemperatureCelsius: new(31.), PowerWatts: new(70.5), PowerLimitWatts: new(700.), SMClockHertz: new(1.98e9), MemoryClockHertz: new(2.619e9),
@@ -81,7 +81,7 @@ var theHardware = &api.Hardware{
 	ECCCorrected: new(uint64(3)), ECCUncorrected: new(uint64(0)), Xids: []api.XidCount{{Xid: 31, Count: 2}},
 }
 
-// evicted are evictions that took so long.
+// evicted returns evictions that took so long.
 func evicted(took ...time.Duration) api.Evictions {
 	var e launchqueue.Evictions
 	for _, d := range took {
@@ -114,8 +114,7 @@ func TestMetricsGolden(t *testing.T) {
 	}
 }
 
-// TestMetricsKeepTheirShape: whatever state guests and GPUs are in, the series
-// have the same names and labels.
+// TestMetricsKeepTheirShape: whatever state guests and GPUs are in, the series have the same names and labels.
 func TestMetricsKeepTheirShape(t *testing.T) {
 	series := regexp.MustCompile(`(?m)^vgpud_\w+(\{.*\})?`)
 	value := regexp.MustCompile(`"[^"]*"`)
@@ -128,7 +127,7 @@ func TestMetricsKeepTheirShape(t *testing.T) {
 		return slices.Compact(names)
 	}
 	own := 1.0
-	others := exhibit{
+	others := fakeHost{
 		vms:  []api.VM{{Name: "x", GPU: "gpu9", Active: true, GPUSecondsOwn: &own, Groups: []uint16{1}}},
 		gpus: []api.GPU{{Name: "gpu9", Problem: "gone", RealTimeProblem: "no right to it", Hardware: theHardware}},
 	}

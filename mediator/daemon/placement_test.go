@@ -60,8 +60,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// Guests that are placed one after the other never have more of a GPU than it
-// has, and a guest is refused only where no GPU has room for it.
+// TestPlaceProperties: guests that are placed one after the other never have more of a GPU than it has, and a guest is refused
+// only if no GPU has room for it.
 func TestPlaceProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := make([]capacity, rapid.IntRange(1, 4).Draw(t, "GPUs"))
@@ -91,8 +91,7 @@ func TestPlaceProperties(t *testing.T) {
 	})
 }
 
-// Guests that are made at the same time never have more of a GPU than it has,
-// nor one name or socket.
+// TestCreationsAtOnce: guests that are created at the same time never have more of a GPU than it has, nor one name or socket.
 func TestCreationsAtOnce(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	const tries = 12
@@ -102,7 +101,7 @@ func TestCreationsAtOnce(t *testing.T) {
 	}
 	outcomes := make(chan outcome, tries)
 	for i := range tries {
-		// Twice each name; the first six names each the socket of another.
+		// Each name comes twice; the first six specifications share sockets in pairs.
 		spec := api.VMSpec{Name: fmt.Sprintf("g%d", i%8), BAR2Bytes: 16 << 20, Guarantee: 0.3}
 		if i < 6 {
 			spec.Socket = d.domainSocket(someUUID, fmt.Sprintf("gpu%d.sock", i/2))

@@ -10,7 +10,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// change is the daemon's configuration with something of it changed.
+// change returns the daemon's configuration with a change.
 func (d *daemon) change(f func(*Config)) Config {
 	c := d.config
 	c.GPUs = slices.Clone(c.GPUs)
@@ -65,7 +65,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("kernels of a guest made later may take %v", v.KernelTimeLimit)
 	}
 
-	// What was set meanwhile stays where the file says what it said.
+	// What was set meanwhile stays if the file does not change.
 	none := "none"
 	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &none}); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("policy %s after nothing was changed", p)
 	}
 
-	// What can't change is named, and the rest does.
+	// Settings that can't change are named, and the rest changes.
 	c = d.change(func(c *Config) {
 		c.RunDir, c.Socket, c.Metrics = "/elsewhere", "/elsewhere/s", "127.0.0.1:1"
 		c.GPUs = append(c.GPUs, GPUConfig{Name: "gpu1", Kind: "soft", Socket: "unused", Policy: "none"})
@@ -104,7 +104,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// The configuration may be read again and again while guests work.
+// TestReloadUnderLoad: the configuration may be read again and again while guests work.
 func TestReloadUnderLoad(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	j := newJob(t, attach(t, d.create("a").Socket))
@@ -125,7 +125,7 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// What a file has changed before it failed is taken back by the one before it.
+// TestReloadAfterOneThatFailed: what a file has changed before an error is changed back by the file before it.
 func TestReloadAfterOneThatFailed(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	until(t, "the GPU is watched", func() bool { return d.gpu().Rounds > 0 })

@@ -17,7 +17,7 @@ import (
 	"vgpud/mediator/statefile"
 )
 
-// scribble writes on the page of a guest of a daemon that is gone, as its executors may.
+// scribble writes on the page of a guest whose daemon is gone, as its executors may.
 func scribble(t *testing.T, page *os.File, f func(*ipc.ControlPage)) {
 	t.Helper()
 	p, err := ipc.OpenControlPage(page)
@@ -30,12 +30,12 @@ func scribble(t *testing.T, page *os.File, f func(*ipc.ControlPage)) {
 	}
 }
 
-// pageOf is a descriptor of a guest's page that stays when the daemon goes.
+// pageOf returns a descriptor of a guest's page that stays open when the daemon ends.
 func (d *daemon) pageOf(name string) *os.File {
 	d.t.Helper()
 	d.service.mu.RLock()
 	defer d.service.mu.RUnlock()
-	// By its name in /proc, so that it is nobody else's descriptor.
+	// It is opened by its name in /proc, as a descriptor of its own.
 	f, err := os.OpenFile(filepath.Join("/proc/self/fd", strconv.FormatUint(uint64(d.service.guests[name].page.File().Fd()), 10)), os.O_RDWR, 0)
 	if err != nil {
 		d.t.Fatal(err)
@@ -43,9 +43,8 @@ func (d *daemon) pageOf(name string) *os.File {
 	return f
 }
 
-// TestPageIsNoAuthority: what a guest's processes write on its page while there is no
-// daemon changes neither what the guest is granted nor, by more than can have been, what
-// it was charged.
+// TestPageIsNoAuthority: what a guest's processes write on its page while there is no daemon does not change what the guest is
+// granted, and changes what it was charged only within the time that has passed.
 func TestPageIsNoAuthority(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -86,8 +85,7 @@ func TestPageIsNoAuthority(t *testing.T) {
 	}
 }
 
-// TestBillOfAKilledDaemon: what was charged since the last note counts as far as there
-// was time for it.
+// TestBillOfAKilledDaemon: what was charged since the state was saved counts as far as there was time for it.
 func TestBillOfAKilledDaemon(t *testing.T) {
 	k := savedState{Bill: ipc.Bill{Used: time.Minute, Suspended: time.Second, Suspensions: 10, Caused: 1, Charged: ms}, At: time.Hour}
 	now := time.Hour + 2*time.Second
@@ -106,20 +104,20 @@ func TestBillOfAKilledDaemon(t *testing.T) {
 			t.Errorf("%+v (-want +got):\n%s", c.page, diff)
 		}
 	}
-	// A host that was started anew has no guest of before, and its clock began anew.
+	// The clock of a host that was booted again starts again, and no guest of before is left.
 	if got := k.limitBill(ipc.Bill{}, 0); got != k.Bill {
-		t.Errorf("before it was noted: %+v", got)
+		t.Errorf("before it was saved: %+v", got)
 	}
 }
 
-// TestUnreadableState: a guest of which nothing sensible is noted, or another process, is not
-// adopted on its process's word; it is shown, and adopted by what was noted rightly.
+// TestUnreadableState: a guest whose saved state is unreadable, or names another process, is not adopted by what its process
+// says. It is shown, and is adopted once the state is right.
 func TestUnreadableState(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
 	v := d.create("a")
-	note := filepath.Join(dir, "vms", "a", stateFile)
-	before, err := os.ReadFile(note)
+	path := filepath.Join(dir, "vms", "a", stateFile)
+	before, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -128,16 +126,16 @@ func TestUnreadableState(t *testing.T) {
 		`{"pid":1,"spec":{"name":"b"},"terms":{"weight":1}}`, strings.Replace(string(before), `"began":`, `"began":1`, 1),
 	} {
 		d.stop()
-		if err := os.WriteFile(note, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		d = startDaemon(t, dir)
 		if vms := d.service.VMs(); len(vms) != 1 || vms[0].Silent == "" || vms[0].Name != "a" {
-			t.Errorf("adopted with the note %q: %+v", text, vms)
+			t.Errorf("adopted with the state %q: %+v", text, vms)
 		}
 	}
 	d.stop()
-	if err := os.WriteFile(note, before, 0o600); err != nil {
+	if err := os.WriteFile(path, before, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	d = startDaemon(t, dir)
@@ -145,17 +143,17 @@ func TestUnreadableState(t *testing.T) {
 		t.Error(err)
 	}
 	processEnds(t, v.PID)
-	if _, err := os.Stat(note); !os.IsNotExist(err) {
-		t.Errorf("the note of a guest that is gone: %v", err)
+	if _, err := os.Stat(path); !os.IsNotExist(err) {
+		t.Errorf("the state of a guest that is gone: %v", err)
 	}
 }
 
-// TestStateTheNextDaemonReads: what the next daemon would refuse to read is not said to be kept.
+// TestStateTheNextDaemonReads: a state that the next daemon would refuse to read is not reported as saved.
 func TestStateTheNextDaemonReads(t *testing.T) {
 	dir := t.TempDir()
 	k := savedState{PID: 1, Spec: ipc.Spec{Name: "a", Peer: &ipc.Peer{PIDFile: strings.Repeat("<", maxStateBytes/6)}}, Terms: api.Terms{Weight: 1}}
 	if err := k.write(statefile.Files{}, dir); !errors.Is(err, api.ErrInvalid) {
-		t.Errorf("it is kept: %v", err)
+		t.Errorf("it is saved: %v", err)
 	}
 	k.Spec.Peer.PIDFile = k.Spec.Peer.PIDFile[:4095]
 	if err := k.write(statefile.Files{}, dir); err != nil {

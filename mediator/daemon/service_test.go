@@ -32,10 +32,10 @@ import (
 
 const ms = time.Millisecond
 
-// roleVariable has this binary be one of the daemon's processes.
+// roleVariable names the environment variable that makes this binary one of the daemon's processes.
 const roleVariable = "VGPUD_TEST_ROLE"
 
-// handlesVariable has executors' contexts have handles.
+// handlesVariable names the environment variable that gives executors' contexts handles.
 const handlesVariable = "VGPUD_TEST_HANDLES"
 
 func TestMain(m *testing.M) {
@@ -69,14 +69,14 @@ func roleLog() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 }
 
-// runVM is `vgpud vm`.
+// runVM does what `vgpud vm` does.
 func runVM() error {
 	var b StartupConfig
 	if err := json.NewDecoder(os.Stdin).Decode(&b); err != nil {
 		return err
 	}
 	report := os.NewFile(3, "report")
-	if b.Spec.Name == "stillborn" {
+	if b.Spec.Name == "refused" {
 		_, err := fmt.Fprintln(report, "no room for it")
 		return err
 	}
@@ -95,7 +95,7 @@ func runVM() error {
 	})
 }
 
-// runExec is `vgpud exec` with a GPU of its own.
+// runExec does what `vgpud exec` does, with a GPU of its own.
 func runExec() error {
 	conn, err := ipc.FromFile(os.NewFile(3, "link"))
 	if err != nil {
@@ -145,13 +145,13 @@ func startDaemon(t *testing.T, dir string) *daemon {
 	return startDaemonOn(t, dir, idleGPU{})
 }
 
-// startDaemonOn starts one that watches a GPU of the test's.
+// startDaemonOn starts a daemon that watches the test's GPU.
 func startDaemonOn(t *testing.T, dir string, device gpu.Monitor) *daemon {
 	t.Helper()
 	return startDaemonWith(t, dir, device, statefile.Files{})
 }
 
-// startDaemonWith starts one whose disk is the test's, too.
+// startDaemonWith starts a daemon whose GPU and disk are the test's.
 func startDaemonWith(t *testing.T, dir string, device gpu.Monitor, files statefile.Files) *daemon {
 	t.Helper()
 	d := &daemon{t: t, device: device, files: files, config: Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []GPUConfig{
@@ -190,7 +190,7 @@ func (d *daemon) options() Options {
 	}
 }
 
-// runDir is short, as the paths of sockets have to be.
+// runDir returns a directory with a short path, since paths of sockets have to be short.
 func runDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "vgpud-")
@@ -205,7 +205,7 @@ func runDir(t *testing.T) string {
 	return dir
 }
 
-// create makes a guest, which ends with the test.
+// create creates a guest, which ends with the test.
 func (d *daemon) create(name string) api.VM {
 	d.t.Helper()
 	return d.createVM(api.VMSpec{Name: name, BAR2Bytes: 16 << 20})
@@ -235,7 +235,7 @@ func (d *daemon) guest(name string) *guest {
 	return g
 }
 
-// charge has a guest be charged GPU time, in a phase in which one of its contexts had the GPU.
+// charge charges a guest GPU time, by a phase in which one of its contexts had the GPU.
 func (d *daemon) charge(name string, used time.Duration) {
 	d.t.Helper()
 	const group = 99
@@ -254,7 +254,7 @@ func (d *daemon) vm(name string) api.VM {
 	return v
 }
 
-// executors are the processes of a guest's contexts by slot.
+// executors returns the processes of a guest's contexts by slot.
 func (d *daemon) executors(name string) map[int]int {
 	d.service.mu.RLock()
 	defer d.service.mu.RUnlock()
@@ -267,7 +267,7 @@ func (d *daemon) executors(name string) map[int]int {
 	return pids
 }
 
-// until asks again and again until the answer is yes.
+// until waits until ask returns true.
 func until(t *testing.T, what string, ask func() bool) {
 	t.Helper()
 	limit, again := time.NewTimer(30*time.Second), time.NewTicker(2*ms)
@@ -282,7 +282,7 @@ func until(t *testing.T, what string, ask func() bool) {
 	}
 }
 
-// ended is whether a process is gone, or would be if its parent cared.
+// ended reports whether a process is gone, or is a zombie.
 func ended(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -292,7 +292,7 @@ func ended(pid int) bool {
 	return strings.HasPrefix(rest, "Z") || strings.HasPrefix(rest, "X")
 }
 
-// holdings are what a test process has: descriptors and goroutines.
+// holdings returns how many descriptors and goroutines the test process has.
 func holdings(t *testing.T) (descriptors, goroutines int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -344,7 +344,7 @@ L:
 }
 `
 
-// job is a context with a kernel and a word for it.
+// job is a context with a kernel and a word of memory for it.
 type job struct {
 	t    *testing.T
 	gpu  *driver.Context
@@ -411,13 +411,12 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 		gpus, err := d.client.GPUs(t.Context())
 		return err == nil && gpus[0].Rounds > 0
 	})
-	// The daemon's own goroutines and the client's connection come by and by, so
-	// what there is after the first guest is the measure; a leak of any one thing a
-	// guest would be seen several times over. The process that is begun ahead may be there
-	// then or not: its descriptor, and pipes to be told by, to tell by and to write its log to.
+	// The daemon's own goroutines and the client's connection appear over time, so the state after the first guest is compared;
+	// a leak for each guest would show several times. The prestarted process may exist then or not: its descriptor, and its pipes
+	// for the configuration, the report and the log.
 	const guests, slack = 6, 4
 	var files, goroutines int
-	for i := range guests { // each under the name of the one before
+	for i := range guests { // each has the name of the one before
 		if i == 1 {
 			files, goroutines = holdings(t)
 		}
@@ -483,16 +482,16 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-func TestGuestThatIsNotBorn(t *testing.T) {
+func TestGuestThatIsNotCreated(t *testing.T) {
 	d := startDaemon(t, runDir(t))
-	if err := d.service.closePrestart(); err != nil { // so that each begins with its command
+	if err := d.service.closePrestart(); err != nil { // so that each guest starts a process
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
 		spec api.VMSpec
 		want string
 	}{
-		"says why":     {api.VMSpec{Name: "stillborn"}, "no room for it"},
+		"says why":     {api.VMSpec{Name: "refused"}, "no room for it"},
 		"bad name":     {api.VMSpec{Name: "../a"}, "name"},
 		"bad weight":   {api.VMSpec{Name: "a", Weight: -1}, "weight -1"},
 		"bad memory":   {api.VMSpec{Name: "a", BAR2Bytes: 3}, "shared memory of 3 bytes: want a power of two"},

@@ -15,10 +15,10 @@ import (
 	"vgpud/mediator/statefile"
 )
 
-// disk is one whose steps fail from when on the test says so.
+// disk is a disk whose steps fail once the test says so.
 type disk struct{ fault atomic.Pointer[fault] }
 
-// fault is what fails, and how.
+// fault says what fails, and how.
 type fault struct {
 	step statefile.Step
 	err  error
@@ -33,7 +33,7 @@ func (d *disk) files() statefile.Files {
 	}}
 }
 
-// settings are what a daemon goes by that its API can change.
+// settings are what the API can change of a daemon.
 type settings struct {
 	weight float64
 	policy string
@@ -45,7 +45,7 @@ func (d *daemon) settings() settings {
 	return settings{d.vm("a").Weight, d.gpu().Policy, len(d.service.VMs())}
 }
 
-// tryCreate tries to make a guest, which should fail, and returns why it does.
+// tryCreate tries to create a guest, which should fail, and returns the error.
 func (d *daemon) tryCreate(spec api.VMSpec) error {
 	v, err := d.client.CreateVM(d.t.Context(), spec)
 	if err == nil {
@@ -58,9 +58,8 @@ func (d *daemon) tryCreate(spec api.VMSpec) error {
 	return err
 }
 
-// TestSettingsAreKeptOrRefused: whatever step fails of writing down a change, the change is
-// refused with what to do, and this daemon and the next go by what was; without a fault, by
-// what was asked for.
+// TestSettingsAreKeptOrRefused: whichever step of saving a change fails, the change is refused with what to do, and this daemon and
+// the next keep the old settings. Without a fault they have the new ones.
 func TestSettingsAreKeptOrRefused(t *testing.T) {
 	dir := runDir(t)
 	var disk disk
@@ -104,7 +103,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 		t.Errorf("the next daemon has %+v, want %+v", got, want)
 	}
 
-	// A guest that is gone is gone, and who asked for it is told what is left.
+	// A guest that has ended stays so, and the caller is told what is left.
 	disk.fault.Store(&fault{statefile.Remove, unix.EROFS})
 	if err := d.client.ForceDeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrNotSaved) || !strings.Contains(err.Error(), "has ended") {
 		t.Errorf("files can't be removed: %v", err)
@@ -117,7 +116,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 	}
 }
 
-// TestPolicyOutlivesTheDaemon: as long as the configuration says what it said.
+// TestPolicyOutlivesTheDaemon as long as the configuration does not change.
 func TestPolicyOutlivesTheDaemon(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -137,7 +136,7 @@ func TestPolicyOutlivesTheDaemon(t *testing.T) {
 	if got := d.gpu().Policy; got != policy {
 		t.Errorf("policy %s, want %s", got, policy)
 	}
-	// A configuration that says something else holds, and goes on to.
+	// A configuration with another policy holds, also for later daemons.
 	if _, err := d.service.Reload(d.change(func(c *Config) { c.GPUs[0].Policy = "dfq" })); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +163,7 @@ func TestPolicyOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// TestReloadIsKeptOrRefused: a policy that was set and can't be taken back stays.
+// TestReloadIsKeptOrRefused: a saved policy that can't be removed stays.
 func TestReloadIsKeptOrRefused(t *testing.T) {
 	var disk disk
 	d := startDaemonWith(t, runDir(t), idleGPU{}, disk.files())
@@ -186,7 +185,7 @@ func TestReloadIsKeptOrRefused(t *testing.T) {
 	}
 }
 
-// TestRealDisks: a disk that is full, and one that is read-only, are told from others.
+// TestRealDisks: errors of a full disk and of a read-only one are recognised.
 func TestRealDisks(t *testing.T) {
 	dir := runDir(t)
 	if err := unix.Mount("vgpud-test", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=256k"); err != nil {
@@ -246,9 +245,8 @@ func TestRealDisks(t *testing.T) {
 	d.stop()
 }
 
-// TestStrangeState: a pipe or a large file in the place of what was noted keeps no daemon
-// from starting.
-func TestStrangeState(t *testing.T) {
+// TestUnexpectedState: a pipe or a large file in the place of saved state keeps no daemon from starting.
+func TestUnexpectedState(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
 	v := d.create("a")

@@ -47,8 +47,8 @@ func stopped(t *testing.T, pid int) bool {
 	return true
 }
 
-// TestAdoptSilent: a guest whose process is stopped when the daemon starts is shown,
-// suspended, and stays its own; when it goes on it is met.
+// TestAdoptSilent: a guest whose process is stopped when the daemon starts is shown and suspended, and keeps its name. When the
+// process goes on, the guest is adopted.
 func TestAdoptSilent(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -75,7 +75,7 @@ func TestAdoptSilent(t *testing.T) {
 		t.Error("it was changed")
 	}
 	signal(t, silent.PID, unix.SIGCONT)
-	until(t, "the guest is met", func() bool { return d.vm("silent").Silent == "" })
+	until(t, "the guest is adopted", func() bool { return d.vm("silent").Silent == "" })
 	if _, err := d.client.UpdateVM(t.Context(), "silent", api.VMUpdate{Weight: &weight}); err != nil || d.vm("silent").Weight != weight {
 		t.Errorf("it is %+v, %v", d.vm("silent"), err)
 	}
@@ -99,11 +99,11 @@ func TestAdoptSilentDeleted(t *testing.T) {
 	d.create("silent")
 }
 
-// liarVariable says what a process in the role of a guest's that was taken over does.
+// liarVariable names the environment variable that says what a guest's process that was taken over does.
 const liarVariable = "VGPUD_TEST_LIAR"
 
-// runLiar says a Hello that is full of lies to every daemon. Its arguments are the
-// directory of its sockets, whether its page is cut short, and the Hello.
+// runLiar sends a false introduction to every daemon. Its arguments are the directory of its sockets, whether its page is cut
+// short, and the introduction.
 func runLiar() error {
 	var o struct {
 		Dir   string
@@ -154,17 +154,17 @@ func runLiar() error {
 	}
 }
 
-// startLiar has a liar be guest "liar" of a daemon that is not running, and changes what is
-// noted of it. It says that its name is name.
-func startLiar(t *testing.T, dir, name string, short bool, change func(*savedState)) (noted *savedState) {
+// startLiar makes such a process guest "liar" of a daemon that is not running, and changes its saved state. It introduces itself as
+// name.
+func startLiar(t *testing.T, dir, name string, short bool, change func(*savedState)) (saved *savedState) {
 	t.Helper()
 	guest := filepath.Join(dir, "vms", "liar")
-	noted, err := readState(guest)
+	saved, err := readState(guest)
 	if err != nil {
 		t.Fatal(err)
 	}
-	signal(t, noted.PID, unix.SIGKILL)
-	processEnds(t, noted.PID)
+	signal(t, saved.PID, unix.SIGKILL)
+	processEnds(t, saved.PID)
 	hello, err := json.Marshal(map[string]any{
 		"version": "x", "name": name, "pid": os.Getpid(), "domain": "theirs", "domain_uuid": "11111111-2222-3333-4444-555555555555",
 		"socket": "/etc/passwd", "cell": ipc.Sandbox{UID: 4711, Cgroup: "/sys/fs/cgroup"}, "gpu": ipc.GPU{Name: "gpu0"},
@@ -194,21 +194,21 @@ func startLiar(t *testing.T, dir, name string, short bool, change func(*savedSta
 	if _, err := out.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
-	noted.PID = cmd.Process.Pid
-	if noted.Began, err = startTime(noted.PID); err != nil {
+	saved.PID = cmd.Process.Pid
+	if saved.Began, err = startTime(saved.PID); err != nil {
 		t.Fatal(err)
 	}
 	if change != nil {
-		change(noted)
+		change(saved)
 	}
-	if err := noted.write(statefile.Files{}, guest); err != nil {
+	if err := saved.write(statefile.Files{}, guest); err != nil {
 		t.Fatal(err)
 	}
-	return noted
+	return saved
 }
 
-// TestAdoptLiar: of a guest's process that was taken over nothing is believed that the
-// daemon knows by itself, and its page does not end the daemon.
+// TestAdoptLiar: a guest's process that was taken over is not believed anything that the daemon knows by itself, and its page does
+// not end the daemon.
 func TestAdoptLiar(t *testing.T) {
 	for name, c := range map[string]struct {
 		short  bool
@@ -217,7 +217,7 @@ func TestAdoptLiar(t *testing.T) {
 	}{
 		"other name, user, cgroup, domain and socket": {},
 		"page without seals":                          {short: true, refuse: "cut short"},
-		"another process than was noted": {change: func(honest api.VM) func(*savedState) {
+		"another process than was saved": {change: func(honest api.VM) func(*savedState) {
 			return func(k *savedState) { k.PID = honest.PID }
 		}, refuse: "introduced itself"},
 	} {
@@ -230,13 +230,13 @@ func TestAdoptLiar(t *testing.T) {
 			if c.change != nil {
 				change = c.change(honest)
 			}
-			noted := startLiar(t, dir, "honest", c.short, change)
+			saved := startLiar(t, dir, "honest", c.short, change)
 			d = startDaemon(t, dir)
 			v := d.vm("liar")
 			if c.refuse != "" && !strings.Contains(v.Silent, c.refuse) || c.refuse == "" && v.Silent != "" {
 				t.Errorf("it is refused for %q, want %q", v.Silent, c.refuse)
 			}
-			if v.PID != noted.PID || v.Socket != liar.Socket || v.Domain != "" || v.DomainUUID != "" || v.Confinement != nil && v.Confinement.UID == 4711 {
+			if v.PID != saved.PID || v.Socket != liar.Socket || v.Domain != "" || v.DomainUUID != "" || v.Confinement != nil && v.Confinement.UID == 4711 {
 				t.Errorf("it is believed: %+v", v)
 			}
 			if h := d.vm("honest"); h.PID != honest.PID || h.Silent != "" {
@@ -249,8 +249,8 @@ func TestAdoptLiar(t *testing.T) {
 	}
 }
 
-// TestAdoptOlder: a guest of a daemon that noted less is believed once what it was made
-// with, if it is the process that was noted and of that name; from then on it is noted.
+// TestAdoptOlder: a guest of a daemon that saved less is believed once what it was created with, if it is the process that was saved
+// and has that name. From then on that is saved.
 func TestAdoptOlder(t *testing.T) {
 	for name, refuse := range map[string]string{"liar": "", "honest": "it introduces itself as guest"} {
 		t.Run(name, func(t *testing.T) {
@@ -258,18 +258,18 @@ func TestAdoptOlder(t *testing.T) {
 			d := startDaemon(t, dir)
 			d.create("liar")
 			d.stop()
-			noted := startLiar(t, dir, name, false, func(k *savedState) { k.Spec, k.Began = ipc.Spec{}, 0 })
+			saved := startLiar(t, dir, name, false, func(k *savedState) { k.Spec, k.Began = ipc.Spec{}, 0 })
 			d = startDaemon(t, dir)
 			v := d.vm("liar")
 			if refuse != "" {
-				// What it has said once is not what is expected of it the next time.
+				// Its first introduction is not what is expected of it the next time.
 				s, ok := d.service.silentGuest("liar")
 				for range 2 {
 					if !ok {
 						break
 					}
 					select {
-					case s.retry <- struct{}{}: // taken once the attempt before is over
+					case s.retry <- struct{}{}: // received once the attempt before is over
 						until(t, "it is tried again", func() bool {
 							select {
 							case <-s.gone:
@@ -294,12 +294,12 @@ func TestAdoptOlder(t *testing.T) {
 			if c := v.Confinement; c == nil || c.UID != 0 || c.Cgroup != "" {
 				t.Errorf("it has what the kernel says that it has not: %+v", c)
 			}
-			if v.Silent != "" || v.PID != noted.PID || v.Domain != "theirs" {
+			if v.Silent != "" || v.PID != saved.PID || v.Domain != "theirs" {
 				t.Errorf("it is %+v", v)
 			}
 			k, err := readState(filepath.Join(dir, "vms", "liar"))
-			if err != nil || k.Spec.Name != "liar" || k.Began != noted.Began && k.Began == 0 {
-				t.Errorf("noted: %+v, %v", k, err)
+			if err != nil || k.Spec.Name != "liar" || k.Began != saved.Began && k.Began == 0 {
+				t.Errorf("saved: %+v, %v", k, err)
 			}
 		})
 	}

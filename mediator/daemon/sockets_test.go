@@ -19,12 +19,12 @@ import (
 
 const someUUID, otherUUID = "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11", "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c22"
 
-// domainSocket is where the socket of a domain's virtual GPU is.
+// domainSocket returns the path of a domain's socket.
 func (d *daemon) domainSocket(uuid, name string) string {
 	return filepath.Join(d.config.RunDir, "domains", uuid, name)
 }
 
-// absent fails the test where there is something.
+// absent fails the test if there is a file at path.
 func absent(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
@@ -83,8 +83,7 @@ func TestGuestOfADomain(t *testing.T) {
 	absent(t, filepath.Dir(first))
 }
 
-// Only the process that is named may connect, and it is told what is wrong in
-// the answer to VERSION.
+// TestForeignVMM: only the process that is named may connect. Others are told what is wrong in the answer to VERSION.
 func TestForeignVMM(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	file := filepath.Join(t.TempDir(), "vm.pid")
@@ -116,7 +115,7 @@ func TestForeignVMM(t *testing.T) {
 	}
 }
 
-// What a guest is granted outlives the daemon, and so does its domain's name.
+// TestTermsOutliveTheDaemon: what a guest is granted outlives the daemon, and so does its domain's name.
 func TestTermsOutliveTheDaemon(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -143,7 +142,7 @@ func TestTermsOutliveTheDaemon(t *testing.T) {
 	processEnds(t, got.PID)
 }
 
-// Guarantees are admitted as long as they sum to at most 1.
+// TestGuaranteesAreAdmitted as long as they sum to at most 1.
 func TestGuaranteesAreAdmitted(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	d.createVM(api.VMSpec{Name: "a", BAR2Bytes: 16 << 20, Guarantee: 0.6})
@@ -185,7 +184,7 @@ func TestGuaranteesAreAdmitted(t *testing.T) {
 	}
 }
 
-// No path but the one form is taken, whatever it would lead to.
+// TestSocketPaths: only the canonical form of a path is accepted.
 func TestSocketPaths(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	run := d.config.RunDir
@@ -206,7 +205,7 @@ func TestSocketPaths(t *testing.T) {
 	}
 	absent(t, filepath.Join(run, "domains", someUUID))
 
-	// What stands in the way is not followed, and not removed.
+	// Files in the way are not followed, and not removed.
 	elsewhere := t.TempDir()
 	spec := api.VMSpec{Name: "a", Socket: good, BAR2Bytes: 16 << 20}
 	for what, put := range map[string]func(string) error{
@@ -250,7 +249,7 @@ func mkdir(t *testing.T, dir, name string) string {
 	return path
 }
 
-// A daemon that starts removes the sockets that guests left who died without one.
+// TestStaleDomainSockets: a daemon that starts removes the sockets of guests that ended without a daemon.
 func TestStaleDomainSockets(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -261,7 +260,7 @@ func TestStaleDomainSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	processEnds(t, dead.PID)
-	// Where there is somebody whom it can't adopt it leaves alone what is listened to.
+	// If there is a guest that it can't adopt, it leaves sockets that a process listens on.
 	odd, err := vfiouser.Listen(filepath.Join(mkdir(t, filepath.Join(dir, "domains"), "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c33"), "gpu7.sock"), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -274,7 +273,7 @@ func TestStaleDomainSockets(t *testing.T) {
 	go func() {
 		c, err := stray.Accept()
 		if err == nil {
-			err = c.Close() // without a word
+			err = c.Close() // nothing is sent
 		}
 		said <- err
 	}()
@@ -284,7 +283,7 @@ func TestStaleDomainSockets(t *testing.T) {
 	if _, err := os.Lstat(odd.Addr().String()); err != nil {
 		t.Error(err)
 	}
-	// Later there is nobody, and what is left is stale.
+	// Later no process listens, and what is left is stale.
 	d.stop()
 	odd.SetUnlinkOnClose(false)
 	if err := errors.Join(<-said, odd.Close(), stray.Close()); err != nil {
