@@ -96,7 +96,8 @@ func (j *job) followRequest() bool {
 		}
 		// While the context is off the GPU the kernel's blocks can't check the evict word.
 		now := x.o.Clock.Now()
-		return j.run.stopped == 0 && !x.offGPU.off && now >= j.evictionDeadline(now) && j.overdue(now)
+		asked := j.state == leaving || j.state == deferred // whatever the slot says
+		return asked && j.run.stopped == 0 && !x.offGPU.off && now >= j.evictionDeadline(now) && j.overdue(now)
 	case slotstate.Running:
 		if j.run.below > 0 {
 			j.recall()

@@ -202,11 +202,11 @@ func (j *job) step() bool {
 		if j.ch.gpu.Done() >= j.lastFence() {
 			return j.left()
 		}
-		if closing || j.hasTurn() {
-			x.resume()
-			return true
+		if x.preempted != j || !closing && !j.hasTurn() {
+			return false // or its context could not be put back, and ends
 		}
-		return false
+		x.resume()
+		return true
 	case readingControl:
 		return j.copiesDone() && j.readControl()
 	case readingSkipped:

@@ -289,3 +289,27 @@ func TestMemoryIsFreedLater(t *testing.T) {
 		t.Error("not freed")
 	}
 }
+
+// stuckOff is a GPU that takes contexts off and can't put them back.
+type stuckOff struct{ gpu.Device }
+
+func (stuckOff) Suspend(gpu.Context) error { return nil }
+func (stuckOff) Resume(gpu.Context) error  { return gpu.ErrUnsupported }
+
+// TestContextThatCannotBeResumed: a job whose context can't be put back does not keep the executor
+// in a step.
+func TestContextThatCannotBeResumed(t *testing.T) {
+	r := newFakeRig(t)
+	r.open()
+	r.x.o.Device = stuckOff{r.x.o.Device}
+	j := &job{ch: r.x.channels[0], p: &pending{fence: 1 << 30}, fn: new(function), state: preempted, run: run{read: 1 << 30}}
+	r.x.preempted = j
+	j.ch.job = j
+	defer func() { j.ch.job = nil }()
+	for range 3 {
+		j.advance()
+	}
+	if r.x.poison == nil || r.x.preempted != nil || j.state != preempted {
+		t.Errorf("poison %v, %v", r.x.poison, j.state)
+	}
+}
