@@ -43,7 +43,7 @@ var parts = []part{
 // faultsPart is the part that makes no rows but tries faults.
 const faultsPart = "faults"
 
-// done is whether a file has everything that the part makes.
+// done reports whether a file has everything that the part makes.
 func (p *part) done(f *report.File) bool {
 	if p.name == faultsPart {
 		return !slices.ContainsFunc(trials, func(t trial) bool {
@@ -195,7 +195,7 @@ func (b *bench) scale(ctx context.Context, times ...time.Duration) (l lengths, e
 // scaleTries is how often lengths are measured that don't tell.
 const scaleTries = 5
 
-// tells is whether the lengths of few iterations and of eleven times as many tell what one
+// tells reports whether the lengths of few iterations and of eleven times as many tell what one
 // takes. Where others had the processors they may be the other way round, and a kernel made
 // by them would run for hours.
 func tells(took [2]time.Duration) bool { return took[0] > 0 && took[1] > took[0]+took[0]/4 }

@@ -17,7 +17,7 @@ var neonConfig = neon.PerChannels(2)
 // has. In one of a round or two its turnaround says where in a round that began.
 const neonRounds = 6
 
-// withNeon is whether a program is measured under NEON, whose windows are long: only some
+// withNeon reports whether a program is measured under NEON, whose windows are long: only some
 // are.
 func (c *crowd) withNeon(a *app) bool { return c.tiny || slices.Contains(likePapers, a.name) }
 

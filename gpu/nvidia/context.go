@@ -250,7 +250,7 @@ func (c *Context) Close() error {
 	return err
 }
 
-// busy is whether anything is on the GPU. A fault has ended it all, also one that
+// busy reports whether anything is on the GPU. A fault has ended it all, also one that
 // nobody has noticed yet. The context is current.
 func (c *Context) busy() bool {
 	if c.fault.Load() != nil {

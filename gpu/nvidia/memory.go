@@ -249,7 +249,7 @@ func (r *ranges) remove(mem []byte) {
 	r.all = slices.DeleteFunc(r.all, func(m []byte) bool { return &m[0] == &mem[0] })
 }
 
-// contains is whether mem lies in one of them.
+// contains reports whether mem lies in one of them.
 func (r *ranges) contains(mem []byte) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

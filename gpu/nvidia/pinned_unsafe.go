@@ -31,7 +31,7 @@ func word(mem []byte, offset int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&mem[offset : offset+8][0]))
 }
 
-// within is whether inner lies in outer.
+// within reports whether inner lies in outer.
 func within(inner, outer []byte) bool {
 	i, o := uintptr(unsafe.Pointer(unsafe.SliceData(inner))), uintptr(unsafe.Pointer(unsafe.SliceData(outer)))
 	return len(outer) > 0 && i >= o && len(inner) <= len(outer) && i-o <= uintptr(len(outer)-len(inner))

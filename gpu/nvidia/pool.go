@@ -44,7 +44,7 @@ func (c *Context) pooled(n uint64) {
 	}
 }
 
-// full is whether there is anything to give back.
+// full reports whether there is anything to give back.
 func (p *pool) full() bool { return p.kept.Load() > 0 }
 
 // empty gives the GPU what the pool has and nobody uses.

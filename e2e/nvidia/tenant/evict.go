@@ -121,7 +121,7 @@ func sometime(length time.Duration) time.Duration {
 // them anew: what one loses would else be there from the launch before.
 const looked = 8
 
-// same is whether the results are what they should be, those of all evictions so far and
+// same reports whether the results are what they should be, those of all evictions so far and
 // those of some more one by one.
 func (v *victim) same(ctx context.Context, p abi.Preempt, length time.Duration, want uint64) (bool, error) {
 	for range looked {

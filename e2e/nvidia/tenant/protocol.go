@@ -94,7 +94,7 @@ type Form struct {
 	Leaves time.Duration `json:"leaves,omitempty"`
 }
 
-// Settled is whether the tuner has chosen, or never will.
+// Settled reports whether the tuner has chosen, or never will.
 func (f *Form) Settled() bool { return f.Why != "" && f.Why != tune.WhyMeasuring.String() }
 
 // Run works at a job: iterations of Rounds times its launches, of which Depth are

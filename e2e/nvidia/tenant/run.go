@@ -179,7 +179,7 @@ type ended struct {
 	at time.Time
 }
 
-// late is whether nothing more is to be begun.
+// late reports whether nothing more is to be begun.
 func (w *worker) late() bool { return !w.until.IsZero() && !time.Now().Before(w.until) }
 
 // iterate enqueues the job's steps that many times, depth at a time, and waits for

@@ -112,7 +112,7 @@ func square(name, kernel, entry string, args ...any) scaled {
 	return scaled{name, kernel, entry, squareGrid, squareBlock, 0, args}
 }
 
-// Sliceable is whether the blocks of a scaled kernel all do alike, so that its first
+// Sliceable reports whether the blocks of a scaled kernel all do alike, so that its first
 // ones again and again cost what slices of it do. Those of reduce and histogram share
 // all of the input among themselves, however few they are.
 func Sliceable(name string) bool {

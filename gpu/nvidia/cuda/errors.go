@@ -77,7 +77,7 @@ func (e Error) Name() string {
 // Error is the name and the number, which CUDA's users know better.
 func (e Error) Error() string { return fmt.Sprintf("%s (%d)", e.Name(), uint32(e)) }
 
-// Sticky is whether the error ends the context that it comes from: every later
+// Sticky reports whether the error ends the context that it comes from: every later
 // call in it, and in others of the process, answers the same.
 func (e Error) Sticky() bool {
 	switch e {
@@ -88,7 +88,7 @@ func (e Error) Sticky() bool {
 	return e.Lost()
 }
 
-// Lost is whether the error says that the GPU itself is gone.
+// Lost reports whether the error says that the GPU itself is gone.
 func (e Error) Lost() bool {
 	switch e {
 	case ErrDeinitialized, ErrDeviceUnavailable, ErrNoDevice:

@@ -38,7 +38,7 @@ type MemPool uintptr
 // PoolAttribute is a CUmemPool_attribute.
 type PoolAttribute int
 
-// PoolReuseAllowInternalDependencies is whether MemAllocAsync may have its stream wait for
+// PoolReuseAllowInternalDependencies reports whether MemAllocAsync may have its stream wait for
 // another in which memory will be freed, where there is none now. It is at first.
 const PoolReuseAllowInternalDependencies PoolAttribute = 3
 

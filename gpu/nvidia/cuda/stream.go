@@ -49,7 +49,7 @@ func (l *Library) EventRecord(e Event, s Stream) error {
 	return l.call(cuEventRecord, uintptr(e), uintptr(s))
 }
 
-// EventQuery is whether the event's last record was reached.
+// EventQuery reports whether the event's last record was reached.
 func (l *Library) EventQuery(e Event) (bool, error) {
 	r := l.raw(cuEventQuery, uintptr(e))
 	if r == ErrNotReady {

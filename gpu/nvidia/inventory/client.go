@@ -86,7 +86,7 @@ func Watch(ctx context.Context, o Options, f func(Message)) error {
 	return nil
 }
 
-// once is Watch for one run of the program. said is whether it had an inventory.
+// once is Watch for one run of the program. said reports whether it had an inventory.
 func (o *Options) once(ctx context.Context, program string, f func(Message)) (said bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var heard atomic.Int64 // when, on the clock

@@ -27,11 +27,11 @@ type GPU struct {
 	PCI         string `json:"pci"`
 	Name        string `json:"name"`
 	MemoryBytes uint64 `json:"memory_bytes"`
-	// MIG is whether the GPU is divided: on, off, or empty where it can't be.
+	// MIG says whether the GPU is divided: on, off, or empty where it can't be.
 	MIG string `json:"mig,omitempty"`
 	// ComputeMode is who may use the GPU: default, exclusive-process, prohibited.
 	ComputeMode string `json:"compute_mode,omitempty"`
-	// Persistence is whether the driver keeps the GPU ready while nobody uses it:
+	// Persistence says whether the driver keeps the GPU ready while nobody uses it:
 	// on or off.
 	Persistence string `json:"persistence,omitempty"`
 }
@@ -54,7 +54,7 @@ func (g *GPU) Warnings() (all []string) {
 // say of this GPU.
 type Sample struct {
 	UUID string `json:"uuid"`
-	// Lost is whether the driver can't reach the GPU any more.
+	// Lost reports whether the driver can't reach the GPU any more.
 	Lost bool `json:"lost,omitempty"`
 
 	TemperatureCelsius *float64 `json:"temperature_celsius,omitempty"`

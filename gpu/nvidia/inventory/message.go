@@ -33,7 +33,7 @@ type Message struct {
 // Problem is an error as it is sent.
 type Problem struct {
 	Text string `json:"text"`
-	// Unavailable is whether it is an [ErrUnavailable].
+	// Unavailable reports whether it is an [ErrUnavailable].
 	Unavailable bool `json:"unavailable,omitempty"`
 }
 

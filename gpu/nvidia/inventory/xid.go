@@ -9,10 +9,10 @@ type Xid struct {
 	Number uint64
 	// What happened.
 	What string
-	// Ends is whether the GPU can't be used after it, whoever caused it. The others
+	// Ends reports whether the GPU can't be used after it, whoever caused it. The others
 	// are one context's, or a warning.
 	Ends bool
-	// Told is whether the driver itself says what it wants done after it, since R575
+	// Told reports whether the driver itself says what it wants done after it, since R575
 	// at the latest, as [Sample].Recovery: that counts more than Ends.
 	Told bool
 	// Do is what an operator does about it; empty: nothing.

@@ -13,13 +13,13 @@ const (
 	wariness = 1000
 )
 
-// brevity is whether a node's brief calls have been brief lately. While Go's scheduler does
+// brevity reports whether a node's brief calls have been brief lately. While Go's scheduler does
 // not hear of a call, a collection that begins meanwhile stops the process until the call
 // returns: that may happen once in wariness calls, where a GPU or its driver fails, for as
 // long as that one takes. It is safe for concurrent use.
 type brevity struct{ wary atomic.Int32 }
 
-// trusted is whether the next call may go without the scheduler's hearing of it.
+// trusted reports whether the next call may go without the scheduler's hearing of it.
 func (b *brevity) trusted() bool {
 	if b.wary.Load() <= 0 {
 		return true

@@ -123,7 +123,7 @@ type Context struct {
 }
 
 // NewContext makes a context with so many channels for compute, and three groups of half
-// as many for copies. own is whether it is this process's.
+// as many for copies. own reports whether it is this process's.
 func (d *Driver) NewContext(channels int, own bool) (*Context, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
