@@ -21,12 +21,12 @@ type part struct {
 	// takes is how long it may take, for which it measures less often than it would
 	// (see [bench.repeat]).
 	takes time.Duration
-	// apart says that it runs only where it is asked for by name, for as long as is said.
+	// apart reports whether it runs only if it is named, for the time that was asked for.
 	apart bool
 	run   func(ctx context.Context, b *bench) error
 }
 
-// parts are all, in the order in which they run.
+// parts are all parts, in the order in which they run.
 var parts = []part{
 	{"launch", []string{"launch_added_us", "copy_up_ratio", "copy_down_ratio"}, 20 * time.Second, false, launches},
 	{"control", []string{"suspend_ms", "resume_ms", "evict_us_p50", "evict_us_p99", "evict_own_us_p50", "evict_own_us_p99"}, 95 * time.Second, false, control},
@@ -60,7 +60,7 @@ func partNames() (names []string) {
 	return names
 }
 
-// choose finds parts by their names, where there is none all that are not apart.
+// choose returns the parts of these names, or without names all that do not run apart.
 func choose(names string) ([]part, error) {
 	if names == "" {
 		return slices.DeleteFunc(slices.Clone(parts), func(p part) bool { return p.apart }), nil
@@ -76,17 +76,17 @@ func choose(names string) ([]part, error) {
 	return chosen, nil
 }
 
-// bench is a part at work.
+// bench is a part that is running.
 type bench struct {
 	*options
-	*house
+	*testbed
 	found   *report.File
 	command string
 	begin   time.Time
 	takes   time.Duration // of the part, from then on
 }
 
-// pick is a value by how much there is time for.
+// pick returns the value for the amount of time there is.
 func pick[T any](b *bench, tiny, quick, full T) T {
 	switch {
 	case b.tiny:
@@ -97,15 +97,14 @@ func pick[T any](b *bench, tiny, quick, full T) T {
 	return full
 }
 
-// leastRuns is how often everything is measured at least, however long that takes.
+// leastRuns is the least number of runs, however long they take.
 const leastRuns = 3
 
-// runs is how often everything is measured where there is time for it.
+// runs is the number of runs if they fit into the part's time.
 func (b *bench) runs() int { return pick(b, 1, leastRuns, 5) }
 
-// repeat measures as often as everything is, but not more often than [leastRuns] once
-// another run like the last would outgrow the given part, from 0 to 1, of the time that
-// there is in all.
+// repeat runs run [bench.runs] times. After [leastRuns] it stops if another run like the last one would end after the given
+// fraction of the part's time.
 func (b *bench) repeat(part float64, run func(i int) error) error {
 	end := b.begin.Add(time.Duration(part * float64(b.takes)))
 	var last time.Duration
@@ -124,20 +123,20 @@ func (b *bench) repeat(part float64, run func(i int) error) error {
 	return nil
 }
 
-// row makes a row of the runs; it is in the file once it was added.
+// row makes a row of the runs. [bench.add] puts it into the file.
 func (b *bench) row(id string, runs []float64, how string) report.Row {
 	return b.rowOf(id, figure.Median(runs), runs, how)
 }
 
-// rowOf makes a row of a value that follows from all runs together.
+// rowOf makes a row with a value that follows from all runs together.
 func (b *bench) rowOf(id string, value float64, runs []float64, how string) report.Row {
 	r := report.NewRowOf(id, value, runs)
 	r.Command, r.How = b.command, how
 	return r
 }
 
-// add adds rows. What could not be measured is left out, and so is a row without a goal or
-// a spread: the file could not hold it.
+// add adds rows. It leaves out baselines that could not be measured, and rows without a value, a goal or a spread, which JSON
+// can't hold.
 func (b *bench) add(rows ...report.Row) {
 	none := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	for _, r := range rows {
@@ -152,7 +151,7 @@ func (b *bench) add(rows ...report.Row) {
 
 func (b *bench) say(format string, args ...any) { say(b.options, "  "+format, args...) }
 
-// ask finds out what the GPU and its driver are.
+// ask returns a file that names the GPU and its driver.
 func ask(ctx context.Context, o *options) (report.File, error) {
 	f := report.File{Date: time.Now().UTC().Format(time.DateOnly)}
 	if o.kind == "soft" {
@@ -167,7 +166,7 @@ func ask(ctx context.Context, o *options) (report.File, error) {
 	return f, nil
 }
 
-// full is a kernel that fills the GPU, two blocks an SM, for so many iterations.
+// full returns a kernel that fills the GPU, two blocks an SM, for so many iterations.
 func (b *bench) full(iterations int) tenant.Spin {
 	if b.kind == "soft" {
 		return tenant.Spin{Blocks: 2, Threads: 32, Iterations: iterations}
@@ -175,7 +174,7 @@ func (b *bench) full(iterations int) tenant.Spin {
 	return tenant.Spin{Blocks: 2 * b.sms, Threads: 1024, Iterations: iterations}
 }
 
-// lengths are those of kernels of fixed work that were made to last for some times.
+// lengths are kernels of fixed work that last for given times, and how long they last.
 type lengths struct {
 	iterations []int
 	// alone is how long each is alone on the GPU, back to back with others of its kind,
@@ -192,7 +191,7 @@ func (b *bench) scale(ctx context.Context, times ...time.Duration) (l lengths, e
 	return l, err
 }
 
-// scaleTries is how often lengths are measured that don't tell.
+// scaleTries is how often lengths are measured until they [tells].
 const scaleTries = 5
 
 // tells reports whether the lengths of few iterations and of eleven times as many tell what one
@@ -249,7 +248,7 @@ func (b *bench) scaleBy(ctx context.Context, m *member, times []time.Duration) (
 	return l, nil
 }
 
-// warm keeps the GPU busy for a while.
+// warm keeps the GPU busy until its clocks are up.
 func (b *bench) warm(ctx context.Context, m *member, s tenant.Spin) error {
 	j, err := m.load(ctx, tenant.Job{Spin: &s})
 	if err != nil {
@@ -273,7 +272,7 @@ func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (alone, bl
 	return b.lengthOf(ctx, m, j, nil)
 }
 
-// lengthOf is length of a job that is loaded, in a form of its kernel.
+// lengthOf is [bench.length] of a loaded job, in a form of its kernel.
 func (b *bench) lengthOf(ctx context.Context, m *member, j int, as *tenant.Form) (alone, block time.Duration, err error) {
 	one, err := m.run(ctx, tenant.Run{Job: j, Count: 2, As: as}) // the first loads its code
 	if err != nil {

@@ -1,17 +1,16 @@
-// Command nvidia measures the product on a real GPU: guests as processes attached over
-// vfio-user, the daemon, and programs on the bare GPU beside them as baselines, in
-// parts of some minutes each. Each part adds its rows to one file of JSON, from which
-// the page of results is made.
+// Command nvidia measures vgpud on a real GPU: the daemon, guests as processes that attach over vfio-user, and programs of the
+// host beside them as baselines. It runs in parts of some minutes each. Each part adds its rows to one JSON file, from which the
+// page of results is made.
 //
 //	run --part launch --out h100.json     one part
-//	run --out h100.json                   all parts that the file has no rows of yet
+//	run --out h100.json                   all parts without rows in the file
 //	run --part soak --soak 8m --out h100.json   guests that come, go, fault and misbehave for that long
-//	run --within 9m --out h100.json       those of them that there is time for
+//	run --within 9m --out h100.json       those of them that fit into the time
 //	run --why ID=REASON --out h100.json   why a goal was missed, for the page
-//	run --hold --out h100.json            its rows held to goals as they are now
+//	run --hold --out h100.json            compare its rows with the goals anew
 //	run --table --out h100.json           the page, on standard output
 //
-// It needs no network and no compiler: bundle.sh puts what it runs into a directory.
+// It needs no network and no compiler: bundle.sh puts everything that it runs into a directory.
 package main
 
 import (
@@ -35,7 +34,7 @@ import (
 	"vgpud/e2e/nvidia/tenant"
 )
 
-// options are the command line's.
+// options are the options of the command line.
 type options struct {
 	part     string
 	out      string
@@ -124,8 +123,8 @@ func run(ctx context.Context, args []string) error {
 	return measure(ctx, &o)
 }
 
-// explain notes why goals were missed, after it has held rows to these anew if it is to:
-// all of it or nothing.
+// explain writes reasons for missed goals into the file, after it has compared the rows with their goals anew if o.hold is set. It
+// writes everything or nothing.
 func explain(o *options) error {
 	file, err := report.Read(o.out)
 	if err != nil {
@@ -142,8 +141,7 @@ func explain(o *options) error {
 	return file.Write(o.out)
 }
 
-// measure runs the parts that are asked for. One that fails does not keep the others
-// from running.
+// measure runs the parts that were asked for. If one fails, the others run all the same.
 func measure(ctx context.Context, o *options) error {
 	about, err := ask(ctx, o)
 	if err != nil {
@@ -201,7 +199,7 @@ func measure(ctx context.Context, o *options) error {
 	return errors.Join(errs...)
 }
 
-// runPart runs one part in a house of its own.
+// runPart runs one part on a testbed of its own.
 func runPart(ctx context.Context, o *options, p *part) (found report.File, err error) {
 	limit := partLimit
 	if p.apart {
@@ -225,8 +223,8 @@ func runPart(ctx context.Context, o *options, p *part) (found report.File, err e
 	if p.apart {
 		b.command += fmt.Sprintf(" --soak %v --seed %d", o.soak, o.seed)
 	}
-	h, err := newHouse(ctx, o)
-	if b.house = h; err == nil {
+	h, err := newTestbed(ctx, o)
+	if b.testbed = h; err == nil {
 		err = p.run(ctx, b)
 	}
 	if h != nil {
@@ -238,7 +236,7 @@ func runPart(ctx context.Context, o *options, p *part) (found report.File, err e
 	return found, err
 }
 
-// buildOf tells builds of a program apart.
+// buildOf returns the beginning of a program's SHA-256, which identifies its build.
 func buildOf(program string) (string, error) {
 	f, err := os.Open(program)
 	if err != nil {
@@ -252,10 +250,10 @@ func buildOf(program string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil))[:buildDigits], nil
 }
 
-// buildDigits are enough to tell builds apart.
+// buildDigits is how many digits identify a build.
 const buildDigits = 12
 
-// partLimit is how long a part may take that takes as long as it needs.
+// partLimit bounds the time of a part but soak.
 const partLimit = 8 * time.Minute
 
 func say(o *options, format string, args ...any) {

@@ -61,7 +61,7 @@ type soaked struct {
 	begin time.Time
 	end   time.Time // when nothing more is begun
 	seats []seatAt
-	doors sync.Mutex // guards the bench's house, which is one goroutine's at a time
+	doors sync.Mutex // guards the testbed, which one goroutine uses at a time
 
 	mu     sync.Mutex // guards what follows, and progress
 	policy string

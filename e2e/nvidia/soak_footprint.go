@@ -32,7 +32,7 @@ type footprint struct {
 }
 
 // footprint measures it now.
-func (h *house) footprint(ctx context.Context) (f footprint, err error) {
+func (h *testbed) footprint(ctx context.Context) (f footprint, err error) {
 	h.client.Close() // a connection is a descriptor of the daemon
 	err = h.solo(ctx, func(m *member) error {
 		a, err := m.ask(ctx, tenant.Request{Free: true})
@@ -107,7 +107,7 @@ func (f *footprint) opened(now *footprint) (more []string) {
 }
 
 // goroutines ends the daemon, and returns how many goroutines it had.
-func (h *house) goroutines(ctx context.Context) (n int, err error) {
+func (h *testbed) goroutines(ctx context.Context) (n int, err error) {
 	h.client.Close() // a connection has goroutines
 	if err := rest(ctx, accountingLag); err != nil {
 		return 0, err
@@ -165,7 +165,7 @@ const leavingLimit = 12 * time.Second
 
 // emptied is the footprint once nothing of it is more than it was, or when that has taken
 // too long.
-func (h *house) emptied(ctx context.Context, before *footprint) (footprint, error) {
+func (h *testbed) emptied(ctx context.Context, before *footprint) (footprint, error) {
 	begin := time.Now()
 	for {
 		now, err := h.footprint(ctx)

@@ -23,13 +23,12 @@ import (
 
 const gpuName = "gpu0"
 
-// startLimit is how long everything may take to start: CUDA takes up to a second for
-// a context, and modules are compiled.
+// startLimit bounds the time in which everything starts: CUDA takes up to a second for a context, and modules are compiled.
 const startLimit = time.Minute
 
-// house is the daemon on one GPU, and tenants on it: guests of the daemon and
+// testbed is the daemon on one GPU, and tenants on it: guests of the daemon and
 // programs of the host.
-type house struct {
+type testbed struct {
 	programs, self string
 	cells          string
 	dir            string
@@ -43,9 +42,9 @@ type house struct {
 	guests         []string
 }
 
-// newHouse starts the daemon, and before it the GPU where that is in software. The
+// newTestbed starts the daemon, and before it the GPU where that is in software. The
 // caller closes it, also after an error.
-func newHouse(ctx context.Context, o *options) (*house, error) {
+func newTestbed(ctx context.Context, o *options) (*testbed, error) {
 	dir, err := os.MkdirTemp("", "vgpud-") // paths of sockets are short
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
@@ -54,7 +53,7 @@ func newHouse(ctx context.Context, o *options) (*house, error) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	h := &house{programs: o.programs, self: o.self, cells: o.cells, dir: dir, gpu: ipc.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
+	h := &testbed{programs: o.programs, self: o.self, cells: o.cells, dir: dir, gpu: ipc.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	if o.kind == "soft" {
@@ -70,12 +69,12 @@ func newHouse(ctx context.Context, o *options) (*house, error) {
 	return h, h.startDaemon(ctx)
 }
 
-// program is where one of the product's programs is.
-func (h *house) program(name string) string { return filepath.Join(h.programs, name) }
+// program returns the path of one of vgpud's programs.
+func (h *testbed) program(name string) string { return filepath.Join(h.programs, name) }
 
-func (h *house) vgpud() string { return h.program("vgpud") }
+func (h *testbed) vgpud() string { return h.program("vgpud") }
 
-func (h *house) start(name string, cmd *exec.Cmd) (*child.Process, error) {
+func (h *testbed) start(name string, cmd *exec.Cmd) (*child.Process, error) {
 	p, err := child.Start(h.dir, name, cmd)
 	if err == nil {
 		h.processes = append(h.processes, p)
@@ -84,7 +83,7 @@ func (h *house) start(name string, cmd *exec.Cmd) (*child.Process, error) {
 }
 
 // configure writes the daemon's configuration.
-func (h *house) configure() (path string, err error) {
+func (h *testbed) configure() (path string, err error) {
 	g := map[string]any{"name": gpuName, "kind": h.gpu.Kind, "policy": h.policy}
 	if h.gpu.Socket != "" {
 		g["socket"] = h.gpu.Socket
@@ -112,7 +111,7 @@ func (h *house) configure() (path string, err error) {
 
 // startDaemon starts the daemon under the policy, for the first time or again: it
 // finds the guests that there are.
-func (h *house) startDaemon(ctx context.Context) error {
+func (h *testbed) startDaemon(ctx context.Context) error {
 	path, err := h.configure()
 	if err != nil {
 		return err
@@ -126,11 +125,11 @@ func (h *house) startDaemon(ctx context.Context) error {
 	return child.WaitUntil(ctx, h.daemon, func() error { _, err := h.client.Health(ctx); return err })
 }
 
-// kernelTimeLimit ends kernels that are longer.
+// kernelTimeLimit is the time limit of the guests' kernels.
 const kernelTimeLimit = time.Second
 
 // stopDaemon has the daemon end; the guests go on.
-func (h *house) stopDaemon() error {
+func (h *testbed) stopDaemon() error {
 	if h.daemon == nil {
 		return nil
 	}
@@ -140,7 +139,7 @@ func (h *house) stopDaemon() error {
 }
 
 // setPolicy changes how the GPU is shared.
-func (h *house) setPolicy(ctx context.Context, policy string) error {
+func (h *testbed) setPolicy(ctx context.Context, policy string) error {
 	h.policy = policy
 	_, err := h.client.UpdateGPU(ctx, gpuName, api.GPUUpdate{Policy: &policy})
 	return err
@@ -148,7 +147,7 @@ func (h *house) setPolicy(ctx context.Context, policy string) error {
 
 // setShallow has the kernels of guests that are suspended left on the GPU to their
 // end, as LoGA has to, or taken off it.
-func (h *house) setShallow(ctx context.Context, shallow bool) error {
+func (h *testbed) setShallow(ctx context.Context, shallow bool) error {
 	if h.shallow == shallow {
 		return nil
 	}
@@ -163,14 +162,14 @@ func (h *house) setShallow(ctx context.Context, shallow bool) error {
 	return rest(ctx, reading)
 }
 
-// seat is a guest to be made.
+// seat describes a guest to be made.
 type seat struct {
 	spec  api.VMSpec
 	setup tenant.Setup
 }
 
 // open makes guests and starts a tenant in each, all at a time.
-func (h *house) open(ctx context.Context, seats ...seat) ([]*member, error) {
+func (h *testbed) open(ctx context.Context, seats ...seat) ([]*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	var all []*member
@@ -195,7 +194,7 @@ func (h *house) open(ctx context.Context, seats ...seat) ([]*member, error) {
 }
 
 // guest makes one guest of weight 1.
-func (h *house) guest(ctx context.Context, setup tenant.Setup) (*member, error) {
+func (h *testbed) guest(ctx context.Context, setup tenant.Setup) (*member, error) {
 	all, err := h.open(ctx, seat{setup: setup})
 	if err != nil {
 		return nil, err
@@ -204,7 +203,7 @@ func (h *house) guest(ctx context.Context, setup tenant.Setup) (*member, error) 
 }
 
 // native starts a program of the host, which has the GPU beside the daemon's guests.
-func (h *house) native(ctx context.Context, name string, env ...string) (*member, error) {
+func (h *testbed) native(ctx context.Context, name string, env ...string) (*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	m, err := h.tenant(tenant.Setup{Name: name, GPU: h.gpu}, env...)
@@ -215,7 +214,7 @@ func (h *house) native(ctx context.Context, name string, env ...string) (*member
 }
 
 // controlled starts a program of the host that uses the GPU as executors do.
-func (h *house) controlled(ctx context.Context, name string) (*member, error) {
+func (h *testbed) controlled(ctx context.Context, name string) (*member, error) {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
 	m, err := h.tenant(tenant.Setup{Name: name, GPU: h.gpu, Controlled: true})
@@ -225,7 +224,7 @@ func (h *house) controlled(ctx context.Context, name string) (*member, error) {
 	return m, h.await(ctx, []*member{m})
 }
 
-func (h *house) tenant(s tenant.Setup, env ...string) (*member, error) {
+func (h *testbed) tenant(s tenant.Setup, env ...string) (*member, error) {
 	cmd := exec.Command(h.self, "tenant")
 	cmd.Env = append(os.Environ(), env...)
 	m, err := newMember(h.dir, cmd, s)
@@ -235,8 +234,8 @@ func (h *house) tenant(s tenant.Setup, env ...string) (*member, error) {
 	return m, err
 }
 
-// await waits until the tenants are ready.
-func (h *house) await(ctx context.Context, all []*member) error {
+// await waits until all tenants are ready.
+func (h *testbed) await(ctx context.Context, all []*member) error {
 	for _, m := range all {
 		if _, err := m.answer(ctx); err != nil {
 			return err
@@ -246,7 +245,7 @@ func (h *house) await(ctx context.Context, all []*member) error {
 }
 
 // leave ends tenants, and takes the virtual GPUs of those that are guests away.
-func (h *house) leave(ctx context.Context, all ...*member) error {
+func (h *testbed) leave(ctx context.Context, all ...*member) error {
 	var errs []error
 	for _, m := range all {
 		errs = append(errs, m.end())
@@ -261,16 +260,16 @@ func (h *house) leave(ctx context.Context, all ...*member) error {
 	return errors.Join(errs...)
 }
 
-// task is a run for a tenant.
+// task is a run of a tenant.
 type task struct {
 	*member
 	run tenant.Run
 }
 
-// lead is how long before tenants begin together they are told.
+// lead is how long before their common start tenants are told of it.
 const lead = 30 * time.Millisecond
 
-// together has tenants run, all beginning at one instant.
+// together runs tasks that all begin at the same instant.
 func together(ctx context.Context, tasks ...task) ([]*tenant.Ran, error) {
 	at := time.Now().Add(lead).UnixNano()
 	rans, errs := make([]*tenant.Ran, len(tasks)), make([]error, len(tasks))
@@ -285,7 +284,7 @@ func together(ctx context.Context, tasks ...task) ([]*tenant.Ran, error) {
 
 // used is what accounting says that the guests have used of the GPU, in the order of
 // the members.
-func (h *house) used(ctx context.Context, all []*member) ([]time.Duration, error) {
+func (h *testbed) used(ctx context.Context, all []*member) ([]time.Duration, error) {
 	vms, err := h.client.VMs(ctx)
 	if err != nil {
 		return nil, err
@@ -309,12 +308,12 @@ func usedBy(vms []api.VM, all []*member) ([]time.Duration, error) {
 // the hardware needs to hand its record over.
 const accountingLag = 100 * time.Millisecond
 
-// rest lets accounting catch up.
+// rest sleeps for d, so that accounting can catch up.
 func rest(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, clock.Real{}, d) }
 
 // solo starts a program of the host and has do use it, while nobody else uses the
 // GPU.
-func (h *house) solo(ctx context.Context, do func(*member) error) error {
+func (h *testbed) solo(ctx context.Context, do func(*member) error) error {
 	m, err := h.native(ctx, "solo")
 	if err == nil {
 		err = do(m)
@@ -327,7 +326,7 @@ func (h *house) solo(ctx context.Context, do func(*member) error) error {
 
 // close ends everything, tenants first and the GPU last, and removes the logs unless
 // keep is set.
-func (h *house) close(keep bool) error {
+func (h *testbed) close(keep bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	var errs []error
