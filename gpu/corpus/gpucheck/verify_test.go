@@ -53,3 +53,18 @@ func TestVerifyCase(t *testing.T) {
 		}
 	}
 }
+
+func TestExportPTX(t *testing.T) {
+	for _, arch := range corpus.Arches() {
+		dir := filepath.Join(t.TempDir(), string(arch))
+		if err := exportPTX(dir, arch); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range corpus.All() {
+			got, err := os.ReadFile(filepath.Join(dir, k.Name+".ptx"))
+			if err != nil || string(got) != k.PTX(arch) {
+				t.Errorf("%s for %s: %v, or the file is not the kernel's PTX", k.Name, arch, err)
+			}
+		}
+	}
+}
