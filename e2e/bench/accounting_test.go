@@ -8,10 +8,9 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// BenchmarkAccountingCost is what watching costs a guest: how many kernels a
-// second it gets done where the daemon runs, as a part of what it gets done
-// where it does not, over several alternations. The guest keeps eight kernels of
-// 200 µs waiting, or has one at a time, where every delay tells.
+// BenchmarkAccountingCost measures what accounting costs a guest: the guest's kernels a second
+// while the daemon runs, divided by those while it does not, over several alternations. The guest
+// keeps eight kernels of 200 µs waiting, or has one at a time, where every delay counts.
 func BenchmarkAccountingCost(b *testing.B) {
 	for _, c := range []struct {
 		name  string

@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// BenchmarkContexts is how many short kernels a second a guest launches from one context
-// and from several at once: with each waited for, and with many under way.
+// BenchmarkContexts measures how many short kernels a second a guest launches from one context and
+// from several at once: waiting for each, and with many under way.
 func BenchmarkContexts(b *testing.B) {
 	h := host.Start(b, "dfq")
 	dev := h.NewGuest(api.VMSpec{Name: "guest"})

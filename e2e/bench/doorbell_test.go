@@ -13,10 +13,10 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// BenchmarkDoorbellFlood is what a guest that does nothing but ring a doorbell
-// costs the host: each ring is a message that waits for its reply, as QEMU sends
-// it. The processor time is that of the guest's virtual GPU and of its executor,
-// for each ring. Suspended, the guest has work in its ring but is over its cap.
+// BenchmarkDoorbellFlood measures what a guest that only rings a doorbell costs the host: each ring
+// is a message that waits for its reply, as QEMU sends it. It reports the processor time of the
+// guest's virtual GPU and executor for each ring. Suspended, the guest has work in its ring but is
+// over its cap.
 func BenchmarkDoorbellFlood(b *testing.B) {
 	for _, c := range []struct {
 		name string
@@ -63,7 +63,7 @@ func BenchmarkDoorbellFlood(b *testing.B) {
 	}
 }
 
-// onClient makes a context of a guest that attached by this client.
+// onClient makes a context of a guest that attached through this client.
 func onClient(b *testing.B, client *vfiouser.Client) *driver.Context {
 	b.Helper()
 	bus, err := driver.NewVFIOUserBus(client)
@@ -82,8 +82,7 @@ func onClient(b *testing.B, client *vfiouser.Client) *driver.Context {
 	return gpu
 }
 
-// staysBusy launches short kernels, each after the one before, until the benchmark
-// ends.
+// staysBusy launches short kernels one after the other until the benchmark ends.
 func staysBusy(b *testing.B, gpu *driver.Context) {
 	b.Helper()
 	launch := newThrottle(b, gpu, time.Millisecond)

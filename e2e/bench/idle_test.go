@@ -8,9 +8,9 @@ import (
 	"vgpud/e2e/proc"
 )
 
-// BenchmarkIdleGuest is the processor time that the processes of a guest take
-// while the guest, which has a context and has used it, does nothing: parts of
-// one processor, for its virtual GPU and executor, the GPU, and the daemon.
+// BenchmarkIdleGuest measures the processor time of a guest's processes while the guest, which has
+// used its context, does nothing: parts of one processor, for its virtual GPU and executor, the
+// GPU, and the daemon.
 func BenchmarkIdleGuest(b *testing.B) {
 	h := host.Start(b, "dfq")
 	gpu := newContext(b, h, "guest")

@@ -19,7 +19,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// spinVariable makes this test's binary a process that is busy and nothing else.
+// spinVariable turns this test's binary into a process that only keeps a processor busy.
 const spinVariable = "VGPUD_BENCH_SPIN"
 
 func TestMain(m *testing.M) {
@@ -106,13 +106,12 @@ func newThrottle(b *testing.B, gpu *driver.Context, length time.Duration) *drive
 	return launch
 }
 
-// quantile is the value that a part q of the sorted values are below.
+// quantile returns the value below which a part q of the sorted values lies.
 func quantile(sorted []time.Duration, q float64) time.Duration {
 	return sorted[min(int(q*float64(len(sorted))), len(sorted)-1)]
 }
 
-// reportLatency reports the middle and the end of the distribution, in place of
-// the mean.
+// reportLatency reports the middle and the end of the distribution in place of the mean.
 func reportLatency(b *testing.B, all []time.Duration) {
 	slices.Sort(all)
 	b.ReportMetric(float64(quantile(all, 0.5))/1e3, "p50-µs")

@@ -11,10 +11,10 @@ import (
 	"vgpud/mediator/api"
 )
 
-// BenchmarkAfterPause is the time from a launch to its end, for an urgent guest's kernel of
-// 0.1 ms after pauses of 1 to 5 ms, beside a guest that does nothing, and what part of a
-// processor its processes take. spin is true, since auto polls on hosts of more
-// processors alone.
+// BenchmarkAfterPause measures the time from a launch to its end, for an urgent guest's kernel of
+// 0.1 ms after pauses of 1 to 5 ms beside a guest that does nothing, and the processor time of the
+// urgent guest's processes. Busy waiting is on, since the automatic setting polls only on hosts
+// with more processors.
 func BenchmarkAfterPause(b *testing.B) {
 	h := host.Start(b, "hpf")
 	h.Config.GPUs[0].BusyWait = "true"

@@ -15,9 +15,9 @@ import (
 // quotaTime is how long quotas have to hold.
 const quotaTime = 5 * time.Second
 
-// BenchmarkCap is how far a guest with a cap that has the GPU for itself is from
-// it over five seconds, in points of the time by the host's clock. It keeps eight
-// kernels of 200 µs waiting.
+// BenchmarkCap measures how far a capped guest that has the GPU for itself is from its cap over
+// five seconds, in points of the time by the host's clock. It keeps eight kernels of 200 µs
+// waiting.
 func BenchmarkCap(b *testing.B) {
 	h := host.Start(b, "none")
 	gpu := newContext(b, h, "capped")
@@ -35,9 +35,9 @@ func BenchmarkCap(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkGuarantee is how much more a guest with kernels of 2 ms gets than the
-// guarantee of another, with kernels of 200 µs and an eighth of its weight, leaves
-// to it over five seconds, in points of the time by the host's clock.
+// BenchmarkGuarantee measures how much more a guest with kernels of 2 ms gets than the guarantee of
+// another guest leaves to it, which has kernels of 200 µs and an eighth of its weight, over five
+// seconds, in points of the time by the host's clock.
 func BenchmarkGuarantee(b *testing.B) {
 	for _, policy := range []string{"none", "dfq"} {
 		b.Run(policy, func(b *testing.B) {
@@ -65,8 +65,8 @@ func BenchmarkGuarantee(b *testing.B) {
 	}
 }
 
-// over is what part of the time each guest used in the next five seconds, by the
-// GPU's own account.
+// over returns the part of the time that each guest used in the next five seconds, by the GPU's own
+// records.
 func over(b *testing.B, h *host.Host) map[string]float64 {
 	b.Helper()
 	look := func() map[string]float64 {

@@ -8,8 +8,8 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// BenchmarkNops sends commands that do nothing through one channel, from a
-// guest to its executor and back, alone and beside two busy processes.
+// BenchmarkNops sends commands that do nothing through one channel, from a guest to its executor
+// and back, alone and beside two busy processes.
 func BenchmarkNops(b *testing.B) {
 	h := host.Start(b, "dfq")
 	gpu := newContext(b, h, "guest")
@@ -41,9 +41,8 @@ const emptyKernel = `.version 8.0
 }
 `
 
-// BenchmarkEmptyKernel is the time from a launch to its completion, for a kernel
-// that does nothing, while everyone on the way still polls, and when all are
-// asleep.
+// BenchmarkEmptyKernel measures the time from a launch to its completion for a kernel that does
+// nothing, while all processes on the way still poll, and when all of them sleep.
 func BenchmarkEmptyKernel(b *testing.B) {
 	h := host.Start(b, "dfq")
 	gpu := newContext(b, h, "guest")
