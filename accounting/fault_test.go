@@ -19,7 +19,7 @@ func TestRecordMeterWithoutRecordsAfterAFault(t *testing.T) {
 		g.Add(c)
 	}
 	g.AdvanceTo(33 * ms)
-	l := newLedger(g, faulty, one, other)
+	l := newMetered(g, faulty, one, other)
 	recovering, last := false, accounting.Switch{}
 	l.lost = func(sw accounting.Switch) bool { return recovering }
 	l.see = func(sw accounting.Switch) { last = sw }

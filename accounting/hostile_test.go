@@ -12,11 +12,11 @@ import (
 	"vgpud/accounting/accountingtest"
 )
 
-// liar is the number of the context that tells lies, beside one that does not.
-const liar = 1
+// hostileContext is the number of the context that makes false reports, beside an honest one.
+const hostileContext = 1
 
-// beside is a ledger of an honest context and of one of which lies are told.
-func beside(t require, seed uint64, lie func(w accounting.Work) accounting.Work) *ledger {
+// beside returns a metered GPU with an honest context and one whose reports lie alters.
+func beside(t require, seed uint64, lie func(w accounting.Work) accounting.Work) *metered {
 	r := rand.New(rand.NewPCG(seed, 1))
 	g := h100()
 	var contexts []*accountingtest.RecordedContext
@@ -26,10 +26,10 @@ func beside(t require, seed uint64, lie func(w accounting.Work) accounting.Work)
 		contexts = append(contexts, c)
 	}
 	g.AdvanceTo(33 * ms)
-	l := newLedger(g, contexts...)
+	l := newMetered(g, contexts...)
 	l.cut(t, 40*ms) // until the first record nobody knows who has the engine
 	l.tell = func(w accounting.Work) (accounting.Work, bool) {
-		if w.PID == 100+liar {
+		if w.PID == 100+hostileContext {
 			w = lie(w)
 		}
 		return w, true
@@ -37,16 +37,16 @@ func beside(t require, seed uint64, lie func(w accounting.Work) accounting.Work)
 	return l
 }
 
-// honest holds that the other context is charged as if nobody had lied, once what lies
-// have put off is made up for.
-func (l *ledger) honest(t require) {
+// honest checks that the honest context is charged as if there had been no false reports, once what
+// these delayed has been made up for.
+func (l *metered) honest(t require) {
 	t.Helper()
 	l.tell = nil
 	for range 10 {
 		l.cut(t, 20*ms)
 	}
-	if off := l.off(1 - liar); off > ms || off < -ms {
-		t.Fatalf("the other context is charged %v of %v", l.charged[l.contexts[1-liar].Group], l.truth(1-liar))
+	if off := l.off(1 - hostileContext); off > ms || off < -ms {
+		t.Fatalf("the other context is charged %v of %v", l.charged[l.contexts[1-hostileContext].Group], l.truth(1-hostileContext))
 	}
 }
 
@@ -78,7 +78,7 @@ func TestRecordMeterHostileWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		r := rand.New(rand.NewPCG(seed, 2))
-		var l *ledger
+		var l *metered
 		// Some instants are of no use to anybody, and some nearly right.
 		instant := func() time.Duration {
 			now := l.gpu.Now()
@@ -127,7 +127,7 @@ func TestRecordMeterIsBounded(t *testing.T) {
 		{"dense", 20, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var l *ledger
+			var l *metered
 			n := 0
 			l = beside(t, 3, func(w accounting.Work) accounting.Work {
 				w.Since = 1
@@ -168,7 +168,7 @@ func TestRecordMeterUnclaimed(t *testing.T) {
 		contexts = append(contexts, c)
 	}
 	g.AdvanceTo(33 * ms)
-	l := newLedger(g, contexts...)
+	l := newMetered(g, contexts...)
 	l.contexts = contexts[:1] // of the others nobody tells
 	const owner accounting.GroupID = 9
 	belongs := false

@@ -12,7 +12,7 @@ import (
 	"vgpud/clock"
 )
 
-// listener is a handler that adds up what it is told.
+// listener is a handler that adds up its phases.
 type listener struct {
 	used   map[accounting.GroupID]time.Duration
 	sum    time.Duration

@@ -17,22 +17,22 @@ const (
 	ms = time.Millisecond
 )
 
-// h100 is a GPU that switches as an H100 was measured to.
+// h100 returns a GPU that switches contexts as an H100 was measured to.
 func h100() *accountingtest.Recorded {
 	g := &accountingtest.Recorded{Save: 64 * us, Preempted: 85 * us, Load: 80 * us, ResumeDelay: 47 * us}
 	g.AdvanceTo(ms) // nothing has been there since 0, which would say nothing
 	return g
 }
 
-// ledger runs a meter over a simulated GPU and adds up what it says.
-type ledger struct {
+// metered runs a meter over a simulated GPU and adds up its results.
+type metered struct {
 	gpu      *accountingtest.Recorded
 	meter    *accounting.RecordMeter
 	contexts []*accountingtest.RecordedContext
-	start    []time.Duration // the truth when it began
+	start    []time.Duration // the truth at the beginning
 	charged  map[accounting.GroupID]time.Duration
 	sum      accounting.Phase
-	tell     func(accounting.Work) (accounting.Work, bool) // what comes of a tale of work; nil: all
+	tell     func(accounting.Work) (accounting.Work, bool) // what comes of a report of work; nil: all
 	see      func(accounting.Switch)
 	lose     func() bool // whether records are lost
 	// lost reports whether the hardware leaves a record out, and nobody says so.
@@ -41,8 +41,8 @@ type ledger struct {
 	attribute func(now time.Duration, pid int) (accounting.GroupID, bool)
 }
 
-func newLedger(g *accountingtest.Recorded, contexts ...*accountingtest.RecordedContext) *ledger {
-	l := &ledger{gpu: g, contexts: contexts, meter: accounting.NewRecordMeter(accounting.RecordMeterConfig{}, g.Now()), charged: make(map[accounting.GroupID]time.Duration)}
+func newMetered(g *accountingtest.Recorded, contexts ...*accountingtest.RecordedContext) *metered {
+	l := &metered{gpu: g, contexts: contexts, meter: accounting.NewRecordMeter(accounting.RecordMeterConfig{}, g.Now()), charged: make(map[accounting.GroupID]time.Duration)}
 	g.Records()
 	for _, c := range contexts {
 		c.Work()
@@ -51,8 +51,8 @@ func newLedger(g *accountingtest.Recorded, contexts ...*accountingtest.RecordedC
 	return l
 }
 
-// cut is one interval.
-func (l *ledger) cut(t require, d time.Duration) accounting.Phase {
+// cut runs one phase.
+func (l *metered) cut(t require, d time.Duration) accounting.Phase {
 	t.Helper()
 	before := l.gpu.Now()
 	l.gpu.AdvanceTo(before + d)
@@ -101,11 +101,11 @@ func (l *ledger) cut(t require, d time.Duration) accounting.Phase {
 	return p
 }
 
-// truth is what context i used since the ledger began.
-func (l *ledger) truth(i int) time.Duration { return l.contexts[i].Busy() - l.start[i] }
+// truth returns what context i used since the beginning.
+func (l *metered) truth(i int) time.Duration { return l.contexts[i].Busy() - l.start[i] }
 
-// off is by how much context i is charged too much.
-func (l *ledger) off(i int) time.Duration { return l.charged[l.contexts[i].Group] - l.truth(i) }
+// off returns by how much context i is charged too much.
+func (l *metered) off(i int) time.Duration { return l.charged[l.contexts[i].Group] - l.truth(i) }
 
 // require is what testing.TB and rapid.T have in common.
 type require interface {
@@ -159,7 +159,7 @@ func TestRecordMeterMeasured(t *testing.T) {
 				contexts = append(contexts, ctx)
 			}
 			g.AdvanceTo(50 * ms)
-			l := newLedger(g, contexts...)
+			l := newMetered(g, contexts...)
 			spans, came := make(map[int]time.Duration), g.Now()
 			l.see = func(sw accounting.Switch) {
 				if sw.On {
@@ -209,7 +209,7 @@ func TestRecordMeterGrid(t *testing.T) {
 				contexts = append(contexts, c)
 			}
 			g.AdvanceTo(33 * ms)
-			l := newLedger(g, contexts...)
+			l := newMetered(g, contexts...)
 			const cuts = 200
 			for range cuts {
 				l.cut(t, 10*ms)
@@ -231,7 +231,7 @@ func TestRecordMeterIdleStays(t *testing.T) {
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(ms, 9*ms)}
 	g.Add(c)
 	g.AdvanceTo(15 * ms)
-	l := newLedger(g, c) // the context is there before the meter
+	l := newMetered(g, c) // the context is there before the meter
 	for range 100 {
 		l.cut(t, 10*ms)
 	}
@@ -249,7 +249,7 @@ func TestRecordMeterSuspended(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(5*time.Second, 0)}
 	g.Add(c)
-	l := newLedger(g, c)
+	l := newMetered(g, c)
 	for i := range 40 {
 		g.Suspend(c, i%4 > 1)
 		l.cut(t, 10*ms)
@@ -282,7 +282,7 @@ func TestRecordMeterTellsRunning(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(15*ms, 21*ms)}
 	g.Add(c)
-	l := newLedger(g, c)
+	l := newMetered(g, c)
 	for i, want := range []bool{false, false, true, false, false, true} {
 		if p := l.cut(t, 10*ms); p.Running != want || want && p.Last != 3 {
 			t.Errorf("phase %d: group %d runs: %v, want %v", i, p.Last, p.Running, want)
@@ -290,7 +290,7 @@ func TestRecordMeterTellsRunning(t *testing.T) {
 	}
 }
 
-// TestRecordMeterProperties has random loads, with tales that come late, records
+// TestRecordMeterProperties has random loads, with reports that come late, records
 // that are lost, and contexts that come, go and are suspended: what is charged
 // never exceeds what passed, never goes back, and in the end is what was used.
 func TestRecordMeterProperties(t *testing.T) {
@@ -311,17 +311,17 @@ func TestRecordMeterProperties(t *testing.T) {
 			contexts = append(contexts, c)
 		}
 		g.AdvanceTo(time.Duration(rapid.IntRange(0, 100000).Draw(t, "before")) * us)
-		l := newLedger(g, contexts...)
-		// Tales come a few cuts late, whole: what ran is told after it seemed to run on.
+		l := newMetered(g, contexts...)
+		// Reports come a few cuts late, whole: what ran is told after it seemed to run on.
 		late := rapid.IntRange(0, 3).Draw(t, "late")
-		tales := make([][]accounting.Work, n)
+		reports := make([][]accounting.Work, n)
 		l.tell = func(w accounting.Work) (accounting.Work, bool) {
-			q := append(tales[w.PID-100], w)
-			tales[w.PID-100] = q
+			q := append(reports[w.PID-100], w)
+			reports[w.PID-100] = q
 			if len(q) <= late {
 				return accounting.Work{PID: w.PID, Group: w.Group}, false
 			}
-			tales[w.PID-100] = q[1:]
+			reports[w.PID-100] = q[1:]
 			return q[0], true
 		}
 		// A context that is suspended before a record told where it is looks like one that is

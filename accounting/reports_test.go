@@ -7,26 +7,26 @@ import (
 	"vgpud/accounting"
 )
 
-// tales is a meter that is told by hand, from 1 ms on.
-type tales struct {
+// reports is a meter that gets its records and reports by hand, from 1 ms on.
+type reports struct {
 	meter *accounting.RecordMeter
 	now   time.Duration
 	phase accounting.Phase
 }
 
-func newTales() *tales {
-	return &tales{meter: accounting.NewRecordMeter(accounting.RecordMeterConfig{}, ms), now: ms}
+func newReports() *reports {
+	return &reports{meter: accounting.NewRecordMeter(accounting.RecordMeterConfig{}, ms), now: ms}
 }
 
-// switched tells of records.
-func (x *tales) switched(records ...accounting.Switch) {
+// switched adds records.
+func (x *reports) switched(records ...accounting.Switch) {
 	for _, r := range records {
 		x.meter.Record(r)
 	}
 }
 
 // cut ends a phase at now, in which the contexts did so, and returns what group 1 is charged.
-func (x *tales) cut(now time.Duration, did ...accounting.Work) time.Duration {
+func (x *reports) cut(now time.Duration, did ...accounting.Work) time.Duration {
 	x.now = now
 	for i := range did {
 		x.meter.Report(&did[i])
@@ -38,7 +38,7 @@ func (x *tales) cut(now time.Duration, did ...accounting.Work) time.Duration {
 // TestRecordMeterBelievesNothingOfLater: what is told of a time long after the phase that ends
 // is left out, and what is about to come is taken in.
 func TestRecordMeterBelievesNothingOfLater(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
 	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Intervals: []accounting.Interval{{Start: 12 * ms, End: 14 * ms}, {Start: 40 * ms, End: 50 * ms}}})
 	for now := 20 * ms; now <= 60*ms; now += 10 * ms {
@@ -51,7 +51,7 @@ func TestRecordMeterBelievesNothingOfLater(t *testing.T) {
 
 // TestRecordMeterAddsUpAGroup: two processes of one group are charged as one.
 func TestRecordMeterAddsUpAGroup(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 4 * ms, PID: 1}, accounting.Switch{Clock: 5 * ms, PID: 2, On: true})
 	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 1, Since: ms})
 	if want := 8*ms - 85*us; got != want || len(x.phase.Groups) != 1 {
@@ -61,7 +61,7 @@ func TestRecordMeterAddsUpAGroup(t *testing.T) {
 
 // TestRecordMeterForgetsContexts: contexts that come and go are not kept.
 func TestRecordMeterForgetsContexts(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	for i := range 1000 {
 		x.cut(x.now+10*ms, accounting.Work{PID: 100 + i, Group: 1, Intervals: []accounting.Interval{{Start: x.now, End: x.now + ms}}})
 	}
@@ -73,7 +73,7 @@ func TestRecordMeterForgetsContexts(t *testing.T) {
 // TestRecordMeterTakesBackWhatRan: a launch that is said to run until its executor notices, long
 // after, that it had ended costs its context no more than it took.
 func TestRecordMeterTakesBackWhatRan(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
 	var got time.Duration
 	for now := 10 * ms; now <= 60*ms; now += 10 * ms {
@@ -90,7 +90,7 @@ func TestRecordMeterTakesBackWhatRan(t *testing.T) {
 
 // TestRecordMeterSilence: a context of which nobody tells any more has ended.
 func TestRecordMeterSilence(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
 	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Since: ms})
 	for now := 20 * ms; now <= 200*ms; now += 10 * ms {
@@ -104,7 +104,7 @@ func TestRecordMeterSilence(t *testing.T) {
 // TestRecordMeterLosesTheFirst: where records were lost before any came, the first that comes
 // tells nothing of what was before it.
 func TestRecordMeterLosesTheFirst(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.meter.Lost()
 	x.switched(accounting.Switch{Clock: 6 * ms, PID: 1})
 	x.cut(16*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: ms})
@@ -116,7 +116,7 @@ func TestRecordMeterLosesTheFirst(t *testing.T) {
 // TestRecordMeterRecordsThatSayNothing: a context that comes where it is, or goes where another
 // one is, changes nothing.
 func TestRecordMeterRecordsThatSayNothing(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.switched(
 		accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 2},
 		accounting.Switch{Clock: 4 * ms, PID: 1, On: true},
@@ -130,7 +130,7 @@ func TestRecordMeterRecordsThatSayNothing(t *testing.T) {
 // TestRecordMeterLongVacancy: a context that is brought in long after another was saved took
 // no longer than contexts take; nobody wanted the engine before.
 func TestRecordMeterLongVacancy(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 1}, accounting.Switch{Clock: 13 * ms, PID: 2, On: true})
 	x.cut(20*ms, accounting.Work{PID: 1, Group: 1, Since: ms}, accounting.Work{PID: 2, Group: 2, Since: 13 * ms})
 	if want := 85*us + 200*us; x.phase.Switching != want {
@@ -140,7 +140,7 @@ func TestRecordMeterLongVacancy(t *testing.T) {
 
 // TestRecordMeterSpansOfSeveralChannels: spans come in any order.
 func TestRecordMeterSpansOfSeveralChannels(t *testing.T) {
-	x := newTales()
+	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
 	got := x.cut(10*ms, accounting.Work{PID: 1, Group: 1, Intervals: []accounting.Interval{{Start: 6 * ms, End: 8 * ms}, {Start: 2 * ms, End: 3 * ms}, {Start: 4 * ms, End: 5 * ms}}})
 	if got != 4*ms {

@@ -13,8 +13,7 @@ import (
 	"time"
 )
 
-// square is a live source: groups 1 and 2 take turns of 50 µs on the clock that
-// the test gives it.
+// square is a live source: groups 1 and 2 take turns of 50 µs on the test's clock.
 type square struct {
 	epoch time.Time
 	polls atomic.Int64
@@ -37,7 +36,7 @@ func (s *square) Sample() (Status, error) {
 	return st, nil
 }
 
-// recorder is a handler that keeps what it was told.
+// recorder is a handler that records its calls.
 type recorder struct {
 	mu      sync.Mutex
 	polled  []Phase
@@ -101,7 +100,7 @@ func watchFor(t *testing.T, s *Sampler, rec *recorder, n int) {
 	}
 }
 
-// contiguous checks that phases follow each other without a hole, and add up.
+// contiguous checks that phases follow each other without a gap, and add up.
 func contiguous(t *testing.T, rec *recorder) {
 	t.Helper()
 	if len(rec.quiets) > 0 && rec.quiets[0].Watched.End == rec.polled[0].Start {
