@@ -19,6 +19,7 @@ import (
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/sysfs"
+	"vgpud/internal/unixmsg"
 )
 
 // maxConnections bounds the connections at a time, and requestTimeout the time until a program has made its request.
@@ -237,13 +238,9 @@ func (a *Agent) answer(t *tenant, r *allot.Request) (reply allot.Reply) {
 
 // peer returns the process at the other end.
 func peer(c allot.Conn) (Tenant, error) {
-	raw, err := c.SyscallConn()
+	cred, err := unixmsg.Peer(c)
 	if err != nil {
-		return Tenant{}, err
-	}
-	var cred *unix.Ucred
-	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil || err != nil {
-		return Tenant{}, fmt.Errorf("read the peer's credentials: %w", errors.Join(e, err))
+		return Tenant{}, fmt.Errorf("read the peer's credentials: %w", err)
 	}
 	return Tenant{PID: int(cred.Pid), UID: int(cred.Uid), Since: time.Now()}, nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -103,4 +104,18 @@ func CloseAll(files []*os.File) error {
 		errs = append(errs, f.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// Peer returns the credentials of the process that made the other end of a connection
+// (SO_PEERCRED).
+func Peer(c syscall.Conn) (*unix.Ucred, error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	if cerr := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); cerr != nil {
+		return nil, cerr
+	}
+	return cred, err
 }

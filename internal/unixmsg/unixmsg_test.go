@@ -139,3 +139,19 @@ func TestParseGarbage(t *testing.T) {
 		}
 	}
 }
+
+// TestPeer checks the credentials of the other end, which is this process, and of a closed
+// connection.
+func TestPeer(t *testing.T) {
+	a, _ := pair(t)
+	cred, err := Peer(a)
+	if err != nil || int(cred.Pid) != os.Getpid() || int(cred.Uid) != os.Getuid() {
+		t.Errorf("%+v, %v", cred, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if cred, err := Peer(a); err == nil {
+		t.Errorf("a closed connection has the peer %+v", cred)
+	}
+}

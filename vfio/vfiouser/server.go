@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/internal/unixmsg"
 )
 
 // Server serves a [Device] to one client at a time. Its fields are set before Serve and not changed after.
@@ -259,17 +261,9 @@ func isErrno(err error) bool {
 
 // peerOf returns the credentials of the other end, as the kernel reports them.
 func peerOf(c *net.UnixConn) (Peer, error) {
-	raw, err := c.SyscallConn()
+	cred, err := unixmsg.Peer(c)
 	if err != nil {
 		return Peer{}, fmt.Errorf("credentials of vfio-user client: %w", err)
-	}
-	var cred *unix.Ucred
-	var e error
-	if err := raw.Control(func(fd uintptr) { cred, e = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		e = err
-	}
-	if e != nil {
-		return Peer{}, fmt.Errorf("credentials of vfio-user client: %w", e)
 	}
 	return Peer{PID: cred.Pid, UID: cred.Uid, GID: cred.Gid}, nil
 }

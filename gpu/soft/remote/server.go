@@ -20,6 +20,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/unixmsg"
 )
 
 // ServerOptions configure `vgpud softgpu`.
@@ -153,7 +154,7 @@ func NewServer(e *soft.Engine, o ServerOptions) *Server {
 	}
 	return &Server{
 		e: e, o: o, loads: make(chan struct{}, 4), conns: map[*net.UnixConn]struct{}{}, users: map[uint32]int{}, tenants: map[owner]*tenant{}, controls: map[owner]int{},
-		peer: peer,
+		peer: func(c *net.UnixConn) (*unix.Ucred, error) { return unixmsg.Peer(c) },
 	}
 }
 
@@ -269,18 +270,4 @@ func (s *Server) serve(c *net.UnixConn, cred *unix.Ucred) {
 		return
 	}
 	log.Debug("soft GPU: disconnected")
-}
-
-// peer returns the credentials of the other end.
-func peer(c *net.UnixConn) (*unix.Ucred, error) {
-	raw, err := c.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	var cred *unix.Ucred
-	var cerr error
-	if err := raw.Control(func(fd uintptr) { cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return nil, err
-	}
-	return cred, cerr
 }

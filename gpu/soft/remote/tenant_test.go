@@ -13,12 +13,13 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/unixmsg"
 )
 
 // serving starts a server that the test can examine.
 func serving(t *testing.T, o ServerOptions) (*Server, string) {
 	t.Helper()
-	return servingWith(t, o, peer)
+	return servingWith(t, o, func(c *net.UnixConn) (*unix.Ucred, error) { return unixmsg.Peer(c) })
 }
 
 // servingWith is serving with credentials from the test.

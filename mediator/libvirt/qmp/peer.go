@@ -9,7 +9,7 @@ import (
 	"net"
 	"os"
 
-	"golang.org/x/sys/unix"
+	"vgpud/internal/unixmsg"
 )
 
 // Process returns the PID of the QEMU that listens on its monitor's socket. QEMU creates that
@@ -24,15 +24,8 @@ func Process(ctx context.Context, socket string) (pid int, err error) {
 		return 0, fmt.Errorf("find the process that listens on %s: %w", socket, explain(err))
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
+	cred, err := unixmsg.Peer(conn.(*net.UnixConn))
 	if err != nil {
-		return 0, fmt.Errorf("find the process that listens on %s: %w", socket, err)
-	}
-	var cred *unix.Ucred
-	var cerr error
-	if err := errors.Join(raw.Control(func(fd uintptr) {
-		cred, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}), cerr); err != nil {
 		return 0, fmt.Errorf("find the process that listens on %s: %w", socket, err)
 	}
 	pid = int(cred.Pid)
