@@ -31,9 +31,8 @@ func procOf(t *testing.T, parents map[int]int) string {
 	return dir
 }
 
-// TestLiesAboutProcesses: whatever a guest's page says of which processes its contexts
-// are, the guest is charged for all that its processes have of the GPU, and the other
-// guest for what its own have.
+// TestLiesAboutProcesses: whichever processes a guest's page claims for its contexts, the guest is charged for all that its
+// processes have of the GPU, and the other guest for what its own have.
 func TestLiesAboutProcesses(t *testing.T) {
 	const honest, liar, host = 100, 101, 99
 	for name, lie := range map[string]func(*ipc.ContextSlot){
@@ -75,14 +74,13 @@ func TestLiesAboutProcesses(t *testing.T) {
 	}
 }
 
-// TestStartsAreNotCharged: what an executor has of the GPU to make its context is not
-// charged, but for no longer than that takes.
+// TestStartsAreNotCharged: the GPU time that an executor takes to make its context is not charged, for no longer than that takes.
 func TestStartsAreNotCharged(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "none", Watching{})
 	h.loop.processes.proc = procOf(t, map[int]int{100: 50, 99: 1})
 	busy := func() (time.Duration, time.Duration) { return ms, ms }
 	g := h.joinProcess("a", 50, 1, newPage(t), &accountingtest.RecordedContext{PID: 100, Group: 3, Kernel: busy})
-	// A program of the host's, so that there are records.
+	// A program of the host, so that there are records.
 	native := &accountingtest.RecordedContext{PID: 99, Group: 7, Kernel: busy}
 	h.gpu.Add(native)
 	g.o.Page.Context(0).Reset(100)
@@ -95,11 +93,11 @@ func TestStartsAreNotCharged(t *testing.T) {
 		t.Errorf("billed %v long after that", used)
 	}
 	if len(h.loop.processes.unknown) != 2 {
-		t.Errorf("%d strangers are remembered, want 2", len(h.loop.processes.unknown))
+		t.Errorf("%d unknown processes are remembered, want 2", len(h.loop.processes.unknown))
 	}
 }
 
-// TestParent reads what the kernel says of a process.
+// TestParent reads what the kernel says about a process.
 func TestParent(t *testing.T) {
 	k := processes{proc: procOf(t, map[int]int{7: 5})}
 	for stat, want := range map[string]int{
@@ -126,9 +124,8 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// TestClaimedGroups: of two guests that say to have one channel group it stays the
-// first one's until that one has let go of it, and what a guest has said to have is
-// charged to it also where its page says so no more.
+// TestClaimedGroups: if two guests claim a channel group, it stays with the first one until that one does not claim it any more. A
+// guest is charged for a group that it has claimed also when its page does not say so any more.
 func TestClaimedGroups(t *testing.T) {
 	s := newScene(t)
 	a, b := s.join(1, 1, 3), s.join(2, 1, 4)
@@ -143,14 +140,14 @@ func TestClaimedGroups(t *testing.T) {
 	if a.Bill().Used != 3*ms/2 || b.Bill().Used != 3*ms/2 {
 		t.Errorf("charged %v and %v, want 1.5ms each", a.Bill().Used, b.Bill().Used)
 	}
-	// A number of the hardware's goes from one to the other.
+	// The hardware reuses a group's number for the other guest.
 	a.o.Page.Context(0).Free()
 	b.o.Page.Context(0).SetReady(3)
 	s.poll(ms, busy(3, ms))
 	if a.Bill().Used != 3*ms/2 || b.Bill().Used != 5*ms/2 {
 		t.Errorf("charged %v and %v, want 1.5ms and 2.5ms", a.Bill().Used, b.Bill().Used)
 	}
-	// Numbers are claimed without end.
+	// A guest claims ever more numbers.
 	for i := range 1000 {
 		b.o.Page.Context(1).SetReady(uint16(100 + i))
 		s.poll(ms)

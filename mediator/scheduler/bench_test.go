@@ -11,8 +11,7 @@ import (
 	"vgpud/mediator/ipc/slotstate"
 )
 
-// BenchmarkTurn is how long a launch waits for its turn on a GPU that is free: from
-// the executor's word to the daemon's, by way of the bell and back.
+// BenchmarkTurn measures how long a launch waits for its turn on a free GPU, from the executor's ring to the verdict in the slot.
 func BenchmarkTurn(b *testing.B) {
 	for _, policy := range []string{"fifo", "hpf"} {
 		b.Run(policy, func(b *testing.B) {
@@ -29,7 +28,7 @@ func BenchmarkTurn(b *testing.B) {
 				now := clock.Real{}.Now()
 				c, ok := g.o.Page.Claim(0, &ipc.Launch{Arrived: now})
 				if !ok {
-					b.Fatal("no stub")
+					b.Fatal("no slot")
 				}
 				for c.State() != slotstate.ToRun {
 					runtime.Gosched()
@@ -42,8 +41,7 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkDecide is what the daemon computes for one launch that arrives and ends
-// among the launches of eight guests, without being woken.
+// BenchmarkDecide measures what the scheduler computes for one launch that arrives and ends among the launches of eight guests.
 func BenchmarkDecide(b *testing.B) {
 	s := newScene(b)
 	for id := range fairshare.GuestID(8) {

@@ -95,7 +95,7 @@ func TestPollLimit(t *testing.T) {
 			if diff := cmp.Diff(c.want, told()); diff != "" {
 				t.Errorf("limits (-want +got):\n%s", diff)
 			}
-			s.guests[0].o.Page.SetPollLimit(ipc.MaxPollLimit) // its processes may write what they like
+			s.guests[0].o.Page.SetPollLimit(ipc.MaxPollLimit) // its processes may write anything
 			s.sched.Changed(1)
 			if diff := cmp.Diff(c.want, told()); diff != "" {
 				t.Errorf("limits, after a guest's process wrote another (-want +got):\n%s", diff)

@@ -50,7 +50,7 @@ func (s *scene) controlled(c Control) *hardware {
 	return h
 }
 
-// control returns power over a context, by handles with a name.
+// control returns the control of a context, by handles with a name.
 func (h *hardware) control(name string) gpu.Control {
 	h.t.Helper()
 	f, err := os.Open(os.DevNull)
@@ -64,7 +64,7 @@ func (h *hardware) control(name string) gpu.Control {
 	return c
 }
 
-// give gives a guest's controller power over a context.
+// give gives a guest's controller the control of a context.
 func (h *hardware) give(g *Guest, slot int, name string) {
 	h.t.Helper()
 	if err := h.controllers[g].SetControl(slot, h.control(name)); err != nil {
@@ -135,11 +135,11 @@ func TestDaemonThatStoodStillDoubts(t *testing.T) {
 				s.clock.AwaitWaiters(1) // for context 1's work
 				a.Heartbeat(s.clock.Now())
 			}
-			// The executor enables it, since it has seen nobody for too long.
+			// The executor enables it, since the daemon was silent for too long.
 			s.clock.Advance(ipc.SuspensionLimit + ms)
 			own := d.control("a")
 			if !a.o.Page.SuspensionExpired(s.clock.Now()) {
-				t.Error("the executor takes the daemon to be there")
+				t.Error("the suspension has not expired")
 			}
 			if err := errors.Join(own.Resume(), own.Close()); err != nil {
 				t.Fatal(err)
@@ -209,7 +209,7 @@ func TestSlicesAreSet(t *testing.T) {
 	s.poll(ms, busy(1, ms))
 	set("slices as the policy says", 3*ms, 6*ms)
 	s.next()
-	s.poll(ms, busy(1, ms)) // says nothing of them
+	s.poll(ms, busy(1, ms)) // without slices
 	s.next(slice(1, 5*ms))
 	s.poll(ms, busy(1, ms))
 	set("another slice", 5*ms, 6*ms)
@@ -224,7 +224,7 @@ func TestSlicesAreSet(t *testing.T) {
 	s.next(slice(1, 3*ms), slice(2, 6*ms))
 	s.poll(ms, busy(1, ms))
 	set("slices again", 3*ms, 6*ms)
-	s.sched.SetControl(limits) // is nothing new
+	s.sched.SetControl(limits) // changes nothing
 	s.poll(ms, busy(1, ms))
 	set("slices as before", 3*ms, 6*ms)
 	s.sched.SetControl(off)

@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// TestSuspensionsAreACounter: for how long a guest was suspended never becomes less, whoever
-// asked with an instant of before.
+// TestSuspensionsAreACounter: the time for which a guest was suspended never goes back, also when asked about an earlier instant.
 func TestSuspensionsAreACounter(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
@@ -15,11 +14,11 @@ func TestSuspensionsAreACounter(t *testing.T) {
 		what string
 		do   func() time.Duration
 	}{
-		{"before it was held", func() time.Duration { g.SetSuspended(true, 100*ms); return g.Status(90 * ms).Bill.Suspended }},
-		{"held", func() time.Duration { return g.Status(200 * ms).Bill.Suspended }},
+		{"before it was suspended", func() time.Duration { g.SetSuspended(true, 100*ms); return g.Status(90 * ms).Bill.Suspended }},
+		{"suspended", func() time.Duration { return g.Status(200 * ms).Bill.Suspended }},
 		{"asked earlier", func() time.Duration { return g.Status(150 * ms).Bill.Suspended }},
-		{"let run before it was asked", func() time.Duration { g.SetSuspended(false, 190*ms); return g.Status(210 * ms).Bill.Suspended }},
-		{"held again", func() time.Duration { g.SetSuspended(true, 300*ms); return g.Status(400 * ms).Bill.Suspended }},
+		{"resumed before it was asked", func() time.Duration { g.SetSuspended(false, 190*ms); return g.Status(210 * ms).Bill.Suspended }},
+		{"suspended again", func() time.Duration { g.SetSuspended(true, 300*ms); return g.Status(400 * ms).Bill.Suspended }},
 	} {
 		got := step.do()
 		if got < last {

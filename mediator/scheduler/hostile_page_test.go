@@ -6,9 +6,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestVerdictIsNotReadBack: a guest is held until the daemon lets it run, whatever is
-// written on its page meanwhile.
-func TestVerdictIsNotReadBack(t *testing.T) {
+// TestSuspendWordIsNotReadBack: a guest is suspended until the scheduler resumes it, whatever is written on its page meanwhile.
+func TestSuspendWordIsNotReadBack(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.next(suspending(1))
@@ -21,7 +20,7 @@ func TestVerdictIsNotReadBack(t *testing.T) {
 		g.o.Page.SetSuspendWord(ipc.Run)
 		round()
 		if !g.Suspended() || g.o.Page.StoredSuspendWord() != ipc.Suspend {
-			t.Errorf("held %v, the page says %v", g.Suspended(), g.o.Page.StoredSuspendWord())
+			t.Errorf("suspended %v, the page says %v", g.Suspended(), g.o.Page.StoredSuspendWord())
 		}
 	}
 	if n := g.Bill().Suspensions; n != 1 {
@@ -29,8 +28,8 @@ func TestVerdictIsNotReadBack(t *testing.T) {
 	}
 }
 
-// TestModeIsNotReadBack: what is written on a page about how to wait for launches has no
-// listener spin, and is gone with the next decision.
+// TestModeIsNotReadBack: what is written on a page about how to wait for launches makes no listener poll, and is overwritten by the
+// next decision.
 func TestModeIsNotReadBack(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
@@ -38,17 +37,17 @@ func TestModeIsNotReadBack(t *testing.T) {
 	s.byKernel()
 	g.o.Page.SetMode(ipc.ModeAhead)
 	g.o.Page.SetBusyWait(true)
-	if mode, spins := g.launchMode(); mode != ipc.ModeByKernel || spins {
-		t.Errorf("treated as %v, %v", mode, spins)
+	if mode, wait := g.launchMode(); mode != ipc.ModeByKernel || wait {
+		t.Errorf("treated as %v, %v", mode, wait)
 	}
 	s.sched.LaunchesChanged()
 	s.poll(ms)
-	if mode, spins := g.o.Page.Mode(), g.o.Page.BusyWait(); mode != ipc.ModeByKernel || spins {
-		t.Errorf("the page says %v, %v", mode, spins)
+	if mode, wait := g.o.Page.Mode(), g.o.Page.BusyWait(); mode != ipc.ModeByKernel || wait {
+		t.Errorf("the page says %v, %v", mode, wait)
 	}
 }
 
-// TestBillIsNotReadBack: nor does a bill change, or what is granted.
+// TestBillIsNotReadBack: neither the bill nor the terms are taken from the page.
 func TestBillIsNotReadBack(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 2, 1)

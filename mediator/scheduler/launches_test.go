@@ -16,19 +16,19 @@ import (
 	"vgpud/mediator/launchqueue"
 )
 
-// submit has a guest's executor take up a launch.
+// submit has a guest's executor claim a slot for a launch.
 func (s *scene) submit(g *Guest, v ipc.Launch) ipc.Claim {
 	s.t.Helper()
 	s.clock.Advance(time.Microsecond)
 	v.Arrived = s.clock.Now()
 	c, ok := g.o.Page.Claim(0, &v)
 	if !ok {
-		s.t.Fatal("no stub for a launch")
+		s.t.Fatal("no slot for a launch")
 	}
 	return c
 }
 
-// byKernel has the scene's policy decide about launches.
+// byKernel makes the scene's policy decide about launches.
 func (s *scene) byKernel() {
 	s.sched.mu.Lock()
 	s.sched.launches.setByKernel(true)
@@ -36,8 +36,7 @@ func (s *scene) byKernel() {
 	s.sched.Changed(0)
 }
 
-// kinds are the kinds of the events that the policy was told of since the last
-// time.
+// kinds returns the kinds of the events that the policy was told of since the last call.
 func (s *scene) kinds() (k []fairshare.EventKind) {
 	for _, ev := range s.policy.events {
 		k = append(k, ev.Kind)
@@ -99,7 +98,7 @@ func TestVerdictsReachLaunches(t *testing.T) {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 
-	// What it took is what the next is expected to take.
+	// The next launch is expected to take as long.
 	long.Start(s.clock.Now())
 	long.Finish(9 * ms)
 	s.sched.LaunchesChanged()
@@ -109,12 +108,12 @@ func TestVerdictsReachLaunches(t *testing.T) {
 		t.Errorf("the policy is shown %+v", l)
 	}
 
-	// The urgent guest is charged, and told so at the end of the phase.
+	// The urgent guest is charged, and the policy told so at the end of the phase.
 	b := urgent.Bill()
 	if b.Caused != 1 || b.Charged != ms/4 {
 		t.Errorf("the urgent guest caused %d evictions, and is charged with %v", b.Caused, b.Charged)
 	}
-	// The next daemon goes on with it.
+	// The page has the bill for the next daemon.
 	if b := urgent.o.Page.Bill(); b.Caused != 1 || b.Charged != ms/4 {
 		t.Errorf("bill: %+v", b)
 	}
@@ -152,15 +151,14 @@ func TestLaunchOnItsWayIsToldToLeave(t *testing.T) {
 	}
 }
 
-// A wait for an instant is ended for an earlier one only, and what was put off is not
-// done before.
-func TestAlarm(t *testing.T) {
+// TestTimers: a wait for an instant is ended only for an earlier one, and what was put off is not done before.
+func TestTimers(t *testing.T) {
 	s := newScene(t)
 	s.join(1, 1, 1)
 	s.byKernel()
 	a, waits := &s.sched.launches.timers, 0
 	a.rearm = func() {
-		a.armed = a.next() // as whoever waits does then
+		a.armed = a.next() // as the goroutine that waits does then
 		waits++
 	}
 	now := s.clock.Now()
@@ -185,13 +183,13 @@ func TestAlarm(t *testing.T) {
 	}
 }
 
-// A kernel that stays when told is charged to its own guest from then on.
-func TestLiarIsCharged(t *testing.T) {
+// TestUnresponsiveKernelIsCharged: a kernel that stays when told to leave is charged to its own guest from then on.
+func TestUnresponsiveKernelIsCharged(t *testing.T) {
 	s := newScene(t)
-	liar, other := s.join(1, 1, 1), s.join(2, 1, 2)
+	own, other := s.join(1, 1, 1), s.join(2, 1, 2)
 	s.sched.SetEvictionDeadline(5 * ms)
 	s.byKernel()
-	c := s.submit(liar, ipc.Launch{Evictable: true, Form: 1})
+	c := s.submit(own, ipc.Launch{Evictable: true, Form: 1})
 	s.next(run(1))
 	s.sched.LaunchesChanged()
 	c.Start(s.clock.Now())
@@ -205,14 +203,14 @@ func TestLiarIsCharged(t *testing.T) {
 	s.sched.LaunchesChanged()
 	c.Abandon(30 * ms)
 	s.sched.LaunchesChanged()
-	p, q := liar.Bill(), other.Bill()
+	p, q := own.Bill(), other.Bill()
 	if p.Caused != 1 || p.Charged != 20*ms || q.Charged != 0 {
-		t.Errorf("the liar is charged %v for %d, who asked %v", p.Charged, p.Caused, q.Charged)
+		t.Errorf("the guest is charged %v for %d, the one that asked %v", p.Charged, p.Caused, q.Charged)
 	}
 }
 
-// A kernel that is not on the GPU can't see that it is to leave: it has as much
-// longer as others that are there, too, may run.
+// TestDeadlineAllowsForOthers: a kernel that is not on the GPU can't see that it is to leave. It may take as much longer as the others
+// that are there may run.
 func TestDeadlineAllowsForOthers(t *testing.T) {
 	s := newScene(t)
 	g := s.joinWith(1, GuestOptions{Terms: ipc.Terms{Weight: 1}, TimeLimit: time.Second}, 1)
@@ -249,8 +247,8 @@ func TestDeadlineAllowsForOthers(t *testing.T) {
 	want(0)
 }
 
-// Under a policy about guests a launch does not wait, and one that runs can be
-// told to leave: dfq does so where a guest is ahead.
+// TestPolicyAboutGuestsCanEvict: under a policy about guests a launch does not wait, and one that runs can be told to leave; dfq does
+// so when a guest is ahead.
 func TestPolicyAboutGuestsCanEvict(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
@@ -265,7 +263,7 @@ func TestPolicyAboutGuestsCanEvict(t *testing.T) {
 	s.next(suspending(1), evict(1, 1, 1))
 	s.poll(1 * ms)
 	if c.State() != slotstate.ToEvict || !g.Suspended() {
-		t.Errorf("the launch is %v, its guest held %v", c.State(), g.Suspended())
+		t.Errorf("the launch is %v, its guest suspended %v", c.State(), g.Suspended())
 	}
 	if l := s.policy.launches[0]; len(l) != 1 || !l[0].Running || !l[0].Evictable {
 		t.Errorf("the policy was shown %+v", l)
@@ -277,8 +275,7 @@ func TestPolicyAboutGuestsCanEvict(t *testing.T) {
 	}
 }
 
-// TestPoliciesChangeWithoutLosingLaunches goes through all policies, back and
-// forth, with launches in every state.
+// TestPoliciesChangeWithoutLosingLaunches changes between all pairs of policies with launches in every state.
 func TestPoliciesChangeWithoutLosingLaunches(t *testing.T) {
 	for _, from := range fairshare.Names() {
 		for _, to := range fairshare.Names() {
@@ -364,9 +361,8 @@ func (x *executors) drain() {
 	}
 }
 
-// TestDaemonThatEndsLetsAllRun: nobody waits for a daemon that ends or whose GPU
-// has failed.
-func TestDaemonThatEndsLetsAllRun(t *testing.T) {
+// TestLaunchesDontWaitAfterStop: launches don't wait for a scheduler that has stopped.
+func TestLaunchesDontWaitAfterStop(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	s.byKernel()
@@ -426,8 +422,8 @@ func TestPolicyIsAskedWhenItWantsToBe(t *testing.T) {
 	}
 }
 
-// TestListenerIsWokenByTheBell: no polling.
-func TestListenerIsWokenByTheBell(t *testing.T) {
+// TestListenerIsWoken by a ring, without polling.
+func TestListenerIsWoken(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	w := &wakeful{asked: make(chan fairshare.Event, 8)}
@@ -443,7 +439,7 @@ func TestListenerIsWokenByTheBell(t *testing.T) {
 	if ev := <-w.asked; ev.Kind != fairshare.Finished || ev.Launch != 1 {
 		t.Errorf("told of %+v", ev)
 	}
-	// Under a policy about guests nobody listens, until there is another.
+	// Under a policy about guests no listener reads slots, until there is another policy.
 	s.sched.mu.Lock()
 	s.sched.launches.setByKernel(false)
 	s.sched.mu.Unlock()

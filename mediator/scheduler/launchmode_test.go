@@ -11,9 +11,8 @@ import (
 	"vgpud/mediator/launchqueue"
 )
 
-// TestWhoGoesAhead: one guest at most, and only where its launches would be told to
-// run whatever else there is.
-func TestWhoGoesAhead(t *testing.T) {
+// TestLaunchModes: at most one guest's launches go ahead, and only if they would be let run whatever else there is.
+func TestLaunchModes(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy   string
 		preempts bool
@@ -48,8 +47,7 @@ func TestWhoGoesAhead(t *testing.T) {
 	}
 }
 
-// TestGoneAhead: to the policy a launch that went to the GPU by itself waits, until
-// its verdict, which has the others leave.
+// TestGoneAhead: to the policy, a launch that went to the GPU by itself waits until its verdict, which has the others leave.
 func TestGoneAhead(t *testing.T) {
 	s := newScene(t)
 	batch, urgent := s.join(1, 1, 1), s.join(2, 1, 2)
@@ -94,9 +92,8 @@ func TestGoneAhead(t *testing.T) {
 	s.sched.LaunchesChanged()
 }
 
-// TestWhoSpins: where the configuration has those who wait for launches look, they do
-// beside a policy about launches, and not after the daemon has left.
-func TestWhoSpins(t *testing.T) {
+// TestConfiguredBusyWait: if it is configured, executors poll under a policy about launches, and not after the scheduler has stopped.
+func TestConfiguredBusyWait(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
 	wants := func(why string, want bool) {

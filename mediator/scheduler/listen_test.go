@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestPollRing: a listener that polls finds a ring with its next look, does so for as long
-// as it would sleep, and sleeps where others keep the processor.
+// TestPollRing: a listener that polls sees a ring at its next read, polls as long as it would sleep, and sleeps if other threads keep
+// the processor.
 func TestPollRing(t *testing.T) {
 	const step = 20 * time.Microsecond
 	for name, c := range map[string]struct {
@@ -40,8 +40,7 @@ func TestPollRing(t *testing.T) {
 	}
 }
 
-// TestYieldKeepsItsThread: an yield does not have the listener's thread sleep until another
-// thread has found nothing else to run.
+// TestYieldKeepsItsThread: a yield does not make the listener's thread sleep until another thread has found nothing else to run.
 func TestYieldKeepsItsThread(t *testing.T) {
 	yield := yieldOn(fewProcessors)
 	runtime.LockOSThread()
@@ -63,7 +62,7 @@ func TestYieldKeepsItsThread(t *testing.T) {
 	}
 }
 
-// BenchmarkYield is what one look at the bell costs a listener that polls.
+// BenchmarkYield measures what one read of the ring costs a listener that polls.
 func BenchmarkYield(b *testing.B) {
 	for name, processors := range map[string]int{"to-goroutines": 1, "to-threads": fewProcessors} {
 		b.Run(name, func(b *testing.B) {

@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestPace: rounds are at their soonest where something hangs on the next one.
+// TestPace: the next round comes soon if a decision depends on it.
 func TestPace(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy string
@@ -20,23 +20,23 @@ func TestPace(t *testing.T) {
 		round  time.Duration // 0: 20 ms
 		want   accounting.Pace
 	}{
-		"nobody works":                        {policy: "dfq", want: accounting.Easy},
-		"nobody works, by kernel":             {policy: "hpf", want: accounting.Easy},
-		"one works":                           {policy: "dfq", active: 1, want: accounting.Easy},
-		"two work":                            {policy: "dfq", active: 2, want: accounting.Brisk},
-		"one works, by kernel":                {policy: "hpf", active: 1, want: accounting.Brisk},
-		"two work, and nothing is decided":    {policy: "none", active: 2, want: accounting.Easy},
-		"one is held":                         {policy: "none", active: 2, held: true, want: accounting.Brisk},
-		"a quota has to hold":                 {policy: "none", active: 1, quota: true, want: accounting.Brisk},
-		"one works, in short kernels":         {policy: "none", active: 1, told: 80, want: accounting.Easy},
-		"one works, in very short kernels":    {policy: "none", active: 1, told: 90, want: accounting.Brisk},
-		"as short, where rounds are longer":   {policy: "none", active: 1, told: 80, round: 70 * ms, want: accounting.Brisk},
-		"very short, where rounds are short":  {policy: "none", active: 1, told: 90, round: 10 * ms, want: accounting.Easy},
-		"one is held, and nobody works":       {policy: "dfq", held: true, want: accounting.Brisk},
-		"a quota, and nobody works":           {policy: "none", quota: true, want: accounting.Easy},
-		"somebody is held who does not work":  {policy: "dfq", held: true, active: 1, want: accounting.Brisk},
-		"two work, one of them has a quota":   {policy: "dfq", active: 2, quota: true, want: accounting.Brisk},
-		"two work, by a policy of the papers": {policy: "loga-cl", active: 2, want: accounting.Brisk},
+		"no guest works":                          {policy: "dfq", want: accounting.Easy},
+		"no guest works, by kernel":               {policy: "hpf", want: accounting.Easy},
+		"one works":                               {policy: "dfq", active: 1, want: accounting.Easy},
+		"two work":                                {policy: "dfq", active: 2, want: accounting.Brisk},
+		"one works, by kernel":                    {policy: "hpf", active: 1, want: accounting.Brisk},
+		"two work, and nothing is decided":        {policy: "none", active: 2, want: accounting.Easy},
+		"one is suspended":                        {policy: "none", active: 2, held: true, want: accounting.Brisk},
+		"a quota has to hold":                     {policy: "none", active: 1, quota: true, want: accounting.Brisk},
+		"one works, in short kernels":             {policy: "none", active: 1, told: 80, want: accounting.Easy},
+		"one works, in very short kernels":        {policy: "none", active: 1, told: 90, want: accounting.Brisk},
+		"as short, where rounds are longer":       {policy: "none", active: 1, told: 80, round: 70 * ms, want: accounting.Brisk},
+		"very short, where rounds are short":      {policy: "none", active: 1, told: 90, round: 10 * ms, want: accounting.Easy},
+		"one is suspended, and no guest works":    {policy: "dfq", held: true, want: accounting.Brisk},
+		"a quota, and no guest works":             {policy: "none", quota: true, want: accounting.Easy},
+		"a guest is suspended that does not work": {policy: "dfq", held: true, active: 1, want: accounting.Brisk},
+		"two work, one of them has a quota":       {policy: "dfq", active: 2, quota: true, want: accounting.Brisk},
+		"two work, by a policy of the papers":     {policy: "loga-cl", active: 2, want: accounting.Brisk},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)

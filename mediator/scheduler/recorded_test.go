@@ -28,7 +28,7 @@ func (recordedGPU) Properties() gpu.Properties                { return gpu.Prope
 func (recordedGPU) Close() error                              { return nil }
 func (g recordedGPU) Events() (accounting.EventSource, error) { return g.Record, nil }
 
-// lockedGPU has registers too, which the kernel keeps to itself.
+// lockedGPU has registers too, which the kernel may not let anybody read.
 type lockedGPU struct {
 	recordedGPU
 	locked bool
@@ -117,8 +117,7 @@ func (h *recording) watcher() watcher {
 	return h.loop.opened.watcher
 }
 
-// pass lets time go on in steps of an executor's, which obey their verdicts and tell
-// of their work.
+// pass lets time go on in steps, after each of which the executors obey their suspend words and record their work.
 func (h *recording) pass(d time.Duration) {
 	for end := h.clock.Now() + d; h.clock.Now() < end; {
 		h.clock.AwaitWaiters(1)
@@ -132,7 +131,7 @@ func (h *recording) pass(d time.Duration) {
 	h.clock.AwaitWaiters(1)
 }
 
-// executor is what guest i's executor does at the end of a step.
+// executor does what guest i's executor does at the end of a step.
 func (h *recording) executor(page *ipc.ControlPage, i int, c *accountingtest.RecordedContext) {
 	slot, work := page.Context(0), page.WorkLog(0)
 	page.Beat(h.clock.Now())
@@ -152,7 +151,7 @@ func (h *recording) executor(page *ipc.ControlPage, i int, c *accountingtest.Rec
 	slot.SetBacklog(c.Backlogged())
 }
 
-// oldPage is a page of the version before accounts of work, in the place of another.
+// oldPage replaces a page by one of the version before records of work.
 func oldPage(t *testing.T, page *ipc.ControlPage) *ipc.ControlPage {
 	t.Helper()
 	if err := page.Close(); err != nil {
@@ -192,9 +191,8 @@ func newPage(t *testing.T) *ipc.ControlPage {
 	return page
 }
 
-// TestSharesByEvents: dfq holds shares by weight where all that is known of a GPU is
-// its record of context switches and the executors' accounts, and each guest is
-// billed for what it used.
+// TestSharesByEvents: dfq shares a GPU by weight if all that is known of it is its record of context switches and the executors'
+// records of work, and each guest is billed for what it used.
 func TestSharesByEvents(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "dfq", Watching{})
 	r := rand.New(rand.NewPCG(5, 6))
@@ -237,9 +235,8 @@ func TestSharesByEvents(t *testing.T) {
 	}
 }
 
-// TestIdleGuestsAreNotBilled: a guest whose context stays on the engine while it has
-// no work pays for what it computes, alone and beside another like it. So does a
-// lone one whose page has no account of work, by its counters.
+// TestIdleGuestsAreNotBilled: a guest whose context stays on the engine while it has no work pays for what it computes, alone and
+// beside another like it. So does a lone guest whose page has no record of work, by its counters.
 func TestIdleGuestsAreNotBilled(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "none", Watching{})
@@ -259,7 +256,7 @@ func TestIdleGuestsAreNotBilled(t *testing.T) {
 		for i, c := range h.record.Contexts {
 			used, allowed := h.guests[i].o.Page.Bill().Used, c.Busy()/100
 			if old {
-				allowed *= 2 // what was before the first look is nobody's
+				allowed *= 2 // what was before the first round is not billed
 			}
 			if off := used - c.Busy(); off > allowed || off < -allowed {
 				t.Errorf("old page %v: guest %d is billed %v of %v", old, i, used, c.Busy())
@@ -268,8 +265,7 @@ func TestIdleGuestsAreNotBilled(t *testing.T) {
 	}
 }
 
-// TestSourceIsChosen: registers come first where they can be read, and the
-// configuration may say otherwise at any time.
+// TestSourceIsChosen: registers come first if they can be read, and the configuration may change that at any time.
 func TestSourceIsChosen(t *testing.T) {
 	device := &lockedGPU{locked: true}
 	open := func(r *accountingtest.Record) gpu.Monitor { device.Record = r; return device }
@@ -281,7 +277,7 @@ func TestSourceIsChosen(t *testing.T) {
 		t.Errorf("watched by %q: %q", g.Source, g.SourceReason)
 	}
 	if !page.WorkLog(0).Wanted() {
-		t.Error("nobody wants the executors' accounts")
+		t.Error("the executors' records of work are not wanted")
 	}
 	first := h.watcher()
 	if err := h.loop.SetWatching(Watching{Source: SourceRegisters}); err == nil || !strings.Contains(err.Error(), "locked down") {
@@ -308,7 +304,7 @@ func TestSourceIsChosen(t *testing.T) {
 	}
 	until(t, "the record is closed", func() bool { return h.record.Closed.Load() })
 	if page.WorkLog(0).Wanted() {
-		t.Error("executors keep account that nobody reads")
+		t.Error("executors record work that is not read")
 	}
 	// By launches, and back.
 	if err := h.loop.SetWatching(Watching{Source: SourceLaunches}); err != nil {
@@ -317,16 +313,16 @@ func TestSourceIsChosen(t *testing.T) {
 	until(t, "executors are asked", func() bool { return h.loop.WatcherStatus().Source == SourceLaunches })
 	h.pass(100 * ms)
 	if !page.WorkLog(0).Wanted() {
-		t.Error("nobody wants the executors' accounts")
+		t.Error("the executors' records of work are not wanted")
 	}
 	if err := h.loop.SetWatching(Watching{Source: SourceRegisters, Registers: registers}); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "they are not any more", func() bool { return h.loop.WatcherStatus().Source == SourceRegisters && !page.WorkLog(0).Wanted() })
+	until(t, "executors are not asked any more", func() bool { return h.loop.WatcherStatus().Source == SourceRegisters && !page.WorkLog(0).Wanted() })
 }
 
-// TestRecordBreaksOff: a GPU whose record can't be read any more is unwell, its
-// guests go on, and it is opened anew, with one reader at a time.
+// TestRecordBreaksOff: a GPU whose record can't be read any more has a problem, its guests go on, and it is opened again, with one
+// reader at a time.
 func TestRecordBreaksOff(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "dfq", Watching{})
 	g := h.join("a", 1, newPage(t), &accountingtest.RecordedContext{PID: 100, Group: 3, Kernel: func() (time.Duration, time.Duration) { return ms, ms }})
@@ -354,9 +350,9 @@ func TestRecordBreaksOff(t *testing.T) {
 	}
 }
 
-// TestNothingToSee: a GPU that has nothing to watch it by is accounted by what the guests
-// say, unless something else is asked for, and one that refuses is refused.
-func TestNothingToSee(t *testing.T) {
+// TestNoStatus: a GPU without any status source is accounted by what the guests report, unless something else is asked for. A GPU that
+// refuses to be watched is an error.
+func TestNoStatus(t *testing.T) {
 	s, err := chooseSource(blindGPU{}, SourceAuto, statusSource{})
 	if err != nil || s.kind != SourceLaunches || s.launches == nil {
 		t.Fatalf("%+v, %v", s, err)
@@ -386,9 +382,8 @@ type lockedRecord struct{ gpu.Monitor }
 
 func (lockedRecord) Events() (accounting.EventSource, error) { return nil, errForbidden }
 
-// TestSharesByLaunches: guests are charged by what they say where nothing else is to be
-// had, each for itself, and policies go by that. Their contexts' numbers on the hardware
-// are not known then.
+// TestSharesByLaunches: without another source guests are charged by what they report, each for itself, and policies go by that. Their
+// contexts' channel groups are not known then.
 func TestSharesByLaunches(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return clockGPU{r} }, "dfq", Watching{})
 	r := rand.New(rand.NewPCG(9, 10))

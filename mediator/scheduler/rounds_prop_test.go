@@ -14,8 +14,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestChargesAddUp runs rounds over guests that come, go, and change in weight,
-// under each policy, and holds what is charged against the time that passed.
+// TestChargesAddUp runs rounds over guests that come, go, and change in weight, under each policy, and compares what is charged with the
+// time that passed.
 func TestChargesAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newScene(t)
@@ -119,10 +119,10 @@ func TestChargesAddUp(t *testing.T) {
 					}
 					charged += b.Used
 					if policy == "none" && !quotas && g.Suspended() {
-						r.Fatalf("guest %d is held under policy none", g.id)
+						r.Fatalf("guest %d is suspended under policy none", g.id)
 					}
 					if g.Suspended() != (g.o.Page.StoredSuspendWord() == ipc.Suspend) {
-						r.Fatalf("guest %d: held %v, page says %v", g.id, g.Suspended(), g.o.Page.StoredSuspendWord())
+						r.Fatalf("guest %d: suspended %v, page says %v", g.id, g.Suspended(), g.o.Page.StoredSuspendWord())
 					}
 					shares, entitled = shares+g.share, entitled+g.entitled
 				}

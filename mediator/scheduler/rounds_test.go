@@ -226,8 +226,7 @@ func TestRoundInPieces(t *testing.T) {
 	}
 }
 
-// TestTimeWithoutWorkUnwatched: of a quiet phase of which nothing was watched it is known
-// as well.
+// TestTimeWithoutWorkUnwatched: the time without work is known also for a quiet phase of which nothing was watched.
 func TestTimeWithoutWorkUnwatched(t *testing.T) {
 	s := newScene(t)
 	c := s.join(1, 1, 3).o.Page.Context(0)
@@ -269,7 +268,7 @@ func TestVerdictsReachThePageAndAreCounted(t *testing.T) {
 	if v.Bill.Suspensions != 1 || v.Bill.Suspended != 7*ms || v.Suspended || verdict() != ipc.Run {
 		t.Errorf("after it: %+v", v)
 	}
-	// A daemon that comes anew finds all of it.
+	// A new daemon finds all of it.
 	want := ipc.Bill{Suspended: 7 * ms, Suspensions: 1}
 	if diff := cmp.Diff(want, g.o.Page.Bill()); diff != "" {
 		t.Errorf("bill (-want +got):\n%s", diff)
@@ -336,9 +335,9 @@ func TestPolicyChangesAtRunTime(t *testing.T) {
 	}
 }
 
-// A guest that shows work all the time and never executes has nobody held for
-// it: not again and again, and not for good.
-func TestNobodyIsHeldForAGuestThatUsesNothing(t *testing.T) {
+// TestNobodyIsSuspendedForAGuestThatUsesNothing: other guests are not suspended again and again for a guest that shows work all the time
+// and never executes.
+func TestNobodyIsSuspendedForAGuestThatUsesNothing(t *testing.T) {
 	s := newScene(t)
 	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
 	if err := s.sched.SetPolicy("dfq"); err != nil {
@@ -356,9 +355,9 @@ func TestNobodyIsHeldForAGuestThatUsesNothing(t *testing.T) {
 		}
 		s.quiet(10*ms, 0)
 	}
-	// Once shows what it is worth.
+	// One suspension shows that the guest does not use the time.
 	if held > 2 {
-		t.Errorf("held in %d rounds of 200 for a guest that never executed", held)
+		t.Errorf("suspended in %d rounds of 200 for a guest that never executed", held)
 	}
 }
 
@@ -386,7 +385,7 @@ func TestWeightChangesEntitlement(t *testing.T) {
 	}
 }
 
-// A cap holds under a policy that holds nobody, and a guarantee holds the others.
+// TestQuotasHoldUnderPolicyNone: a cap is enforced under a policy that suspends no guest, and a guarantee suspends the others.
 func TestQuotasHoldUnderPolicyNone(t *testing.T) {
 	s := newScene(t)
 	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
@@ -398,8 +397,7 @@ func TestQuotasHoldUnderPolicyNone(t *testing.T) {
 		g.SetTerms(terms)
 		s.sched.Changed(g.id)
 	}
-	// rounds runs some, in which a uses the whole GPU unless it is held, and b only
-	// then.
+	// rounds runs n rounds, in which a uses the whole GPU unless it is suspended, and b only then.
 	rounds := func(n int) (aHeld, bHeld int) {
 		for range n {
 			a.o.Page.Context(0).SetBacklog(true)
@@ -458,7 +456,7 @@ func TestGuestsComeAndGo(t *testing.T) {
 	s.poll(1*ms, busy(1, 1*ms))
 	s.leave(0)
 	s.sched.Changed(1)
-	// Its group goes to whoever has it next.
+	// Its group is charged to the next guest that has it.
 	s.join(3, 1, 1)
 	s.sched.Changed(3)
 	s.poll(1*ms, busy(1, 1*ms))
@@ -482,9 +480,9 @@ func TestFailedLetsEverybodyRun(t *testing.T) {
 	}
 }
 
-// A sampler may end a phase after the daemon has begun to leave, and a GPU that
-// failed is asked about by guests that come and go.
-func TestNobodyIsHeldAfterTheEnd(t *testing.T) {
+// TestNobodyIsSuspendedAfterTheEnd: a sampler may end a phase after the scheduler has stopped, and guests come and go after the GPU has
+// failed.
+func TestNobodyIsSuspendedAfterTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*Scheduler){
 		"stop": (*Scheduler).Stop,
 		"fail": func(s *Scheduler) { s.Failed(errors.New("fell off the bus")) },
@@ -510,8 +508,8 @@ func TestNobodyIsHeldAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestRequests: kernels are what a guest asks of the GPU, and its first since the policy was
-// last asked began as long ago as it has had any since then.
+// TestRequests: a guest's requests are its kernels, and the first since the policy was last asked began as long ago as the guest has had
+// any since then.
 func TestRequests(t *testing.T) {
 	var r recent
 	w := Activity{Worked: 2 * ms}
@@ -525,8 +523,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestPolicyThatIsThere: to say it again forgives nobody anything.
-func TestPolicyThatIsThere(t *testing.T) {
+// TestPolicySetAgain: setting the present policy again keeps its account of the guests.
+func TestPolicySetAgain(t *testing.T) {
 	s := newScene(t)
 	set := func(name string) any {
 		t.Helper()

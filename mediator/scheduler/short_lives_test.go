@@ -8,9 +8,8 @@ import (
 	"vgpud/gpu"
 )
 
-// TestShortContextsAreCharged: programs that have a context of their own each, use the GPU
-// for less than a round and end are charged for it, by the hardware's record and by their
-// own account alike. Beside them is another's context.
+// TestShortContextsAreCharged: programs that each have a context, use the GPU for less than a round and end are charged for it, by the
+// hardware's record and by their own records alike. Another guest's context runs beside them.
 func TestShortContextsAreCharged(t *testing.T) {
 	for source, open := range map[string]func(*accountingtest.Record) gpu.Monitor{
 		SourceEvents:   func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} },
@@ -43,7 +42,7 @@ func TestShortContextsAreCharged(t *testing.T) {
 	}
 }
 
-// idle lets so many milliseconds pass without an executor's doing anything.
+// idle lets so many milliseconds pass in which no executor does anything.
 func (h *recording) idle(d int) {
 	for range d {
 		h.clock.AwaitWaiters(1)
@@ -52,8 +51,8 @@ func (h *recording) idle(d int) {
 	}
 }
 
-// lives has the first guest's slot ready for as long as so many kernels of a millisecond take,
-// and returns how long they had the GPU.
+// lives makes the first guest's context ready for as long as so many kernels of a millisecond take, and returns how long they had the
+// GPU.
 func (h *recording) lives(pid, kernels int) time.Duration {
 	page := h.guests[0].o.Page
 	slot, work := page.Context(0), page.WorkLog(0)

@@ -14,14 +14,14 @@ import (
 	"vgpud/mediator/launchqueue"
 )
 
-// play is a scene whose guests' executors the test is, and whose alarm it is.
+// play is a scene in which the test is the guests' executors and runs the timers.
 type play struct {
 	*scene
 	honest []*program
-	waited time.Duration // the launchqueue.MaxDuration that an honest launch did, from when it was ready
+	waited time.Duration // the longest time that an honest launch waited, from when it was ready
 }
 
-// program is an honest guest's: it launches a kernel, and the next when that is over.
+// program is an honest guest's program: it launches a kernel, and the next one when that has ended.
 type program struct {
 	g          *Guest
 	v          ipc.Launch
@@ -41,8 +41,7 @@ func newPlay(rt *rapid.T, s *scene) *play {
 	return p
 }
 
-// step has the executors do what they have to, and goes on until something happens, for
-// limit at most.
+// step has the executors act, and advances the clock until something happens, for limit at most.
 func (p *play) step(limit time.Duration) {
 	now := p.clock.Now()
 	next := now + limit
@@ -85,9 +84,8 @@ func (p *play) step(limit time.Duration) {
 	p.sched.RunTimers()
 }
 
-// TestStalledExecutorsKeepNobodyWaiting: an executor that asks for turns and does not use
-// them has no launch of another guest wait for long, under any policy, and leaves the GPU
-// idle for little of the time.
+// TestStalledExecutorsKeepNobodyWaiting: an executor that asks for turns and does not use them keeps no launch of another guest waiting
+// for long, under any policy, and leaves the GPU idle for little of the time.
 func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 	const span = 300 * ms
 	rapid.Check(t, func(rt *rapid.T) {
@@ -120,7 +118,7 @@ func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 		// As long as the others' kernels take, by turns of epochs or slices, and a turn
 		// that nobody uses. By dprr those that had a slice may starve behind new ones.
 		if limit := 150 * ms; p.waited > limit && policy != "dprr" {
-			rt.Errorf("somebody waited for %v, want %v at most", p.waited, limit)
+			rt.Errorf("a guest waited for %v, want %v at most", p.waited, limit)
 		}
 		if got := stalled.o.Page.Bill().Used; got > span/5 {
 			rt.Errorf("it left the GPU idle for %v of %v", got, span)
@@ -128,8 +126,8 @@ func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 	})
 }
 
-// stubsIn is where on a page the stubs are, by what one of them says.
-func stubsIn(t require, p *ipc.ControlPage) (at, size int64) {
+// slotsIn returns where on a page the launch slots are, by what one of them has.
+func slotsIn(t require, p *ipc.ControlPage) (at, size int64) {
 	t.Helper()
 	const magic = 0x5ca1ab1e0ddba115
 	c, ok := p.Claim(0, &ipc.Launch{Kernel: magic})
@@ -149,10 +147,9 @@ func stubsIn(t require, p *ipc.ControlPage) (at, size int64) {
 	return int64(i - kernelAt), ipc.MaxLaunchSlots * stubBytes
 }
 
-// TestStubsOfAnybodysMaking: whatever one guest's stubs say, the daemon goes on, and others'
-// launches have their turns in the end, in as long as its launches would take that run for
-// as long as they may.
-func TestStubsOfAnybodysMaking(t *testing.T) {
+// TestHostileSlots: whatever one guest's launch slots have, the scheduler goes on, and other guests' launches get their turns in at most
+// as long as that guest's launches may run.
+func TestHostileSlots(t *testing.T) {
 	const limit = 50 * ms
 	for _, policy := range kernelPolicies() {
 		t.Run(policy, func(t *testing.T) {
@@ -170,7 +167,7 @@ func TestStubsOfAnybodysMaking(t *testing.T) {
 				s.sched.SetEvictionDeadline(500 * ms)
 				s.sched.Changed(0)
 				p := newPlay(rt, s)
-				at, size := stubsIn(rt, mad)
+				at, size := slotsIn(rt, mad)
 				write := func(b []byte, off int64) {
 					if _, err := mad.File().WriteAt(b, at+off); err != nil {
 						rt.Fatal(err)
@@ -191,7 +188,7 @@ func TestStubsOfAnybodysMaking(t *testing.T) {
 						p.step(ms)
 					}
 				}
-				// Now it leaves it at that. By priority, all of its launches come first.
+				// Now that guest stops. By priority, all of its launches come first.
 				for _, w := range p.honest {
 					w.claim.Abandon(0)
 				}

@@ -11,7 +11,7 @@ import (
 	"vgpud/mediator/launchqueue"
 )
 
-// kernelPolicies are those about launches.
+// kernelPolicies returns the names of the policies about launches.
 func kernelPolicies() (names []string) {
 	for _, name := range fairshare.Names() {
 		if fairshare.ByKernel(name) {
@@ -21,8 +21,8 @@ func kernelPolicies() (names []string) {
 	return names
 }
 
-// TestEvictionsAreMeasured: what an eviction took is what the daemon saw of it, whatever
-// the page says, and a guest that takes its time costs no other guest more than a little.
+// TestEvictionsAreMeasured: an eviction counts as long as the daemon saw it take, whatever the page says, and a guest that delays it
+// costs no other guest more than a little.
 func TestEvictionsAreMeasured(t *testing.T) {
 	for name, c := range map[string]struct {
 		after, left, want time.Duration
@@ -53,7 +53,7 @@ func TestEvictionsAreMeasured(t *testing.T) {
 			long.Leave(left, ms)
 			s.sched.LaunchesChanged()
 			if got := urgent.Status(s.clock.Now()).Bill.Charged; got != c.want {
-				t.Errorf("who asked is charged %v, want %v", got, c.want)
+				t.Errorf("the guest that asked is charged %v, want %v", got, c.want)
 			}
 			took := min(c.want, c.after)
 			if c.after > mostCharged {
@@ -73,8 +73,7 @@ func TestEvictionsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestPriorityIsTheDaemons: a launch is no more urgent than its guest may be, by what the
-// daemon has granted it, nor goes ahead because its page says that it does.
+// TestPriorityIsTheDaemons: a launch is no more urgent than its guest's ceiling allows, and does not go ahead because its page says so.
 func TestPriorityIsTheDaemons(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
@@ -99,9 +98,8 @@ func TestPriorityIsTheDaemons(t *testing.T) {
 	}
 }
 
-// TestDeadlineIsOne: counters that say that there is no end of launches, or less than
-// none, put a deadline off and don't turn it around.
-func TestDeadlineIsOne(t *testing.T) {
+// TestDeadlineIsBounded: impossible counters put a deadline off within bounds, and never before now.
+func TestDeadlineIsBounded(t *testing.T) {
 	for _, limit := range []time.Duration{time.Second, 10 * time.Hour, math.MaxInt64} {
 		s := newScene(t)
 		options := GuestOptions{Terms: ipc.Terms{Weight: 1}, TimeLimit: limit}
@@ -113,7 +111,7 @@ func TestDeadlineIsOne(t *testing.T) {
 		s.next(run(1))
 		s.sched.LaunchesChanged()
 		c.Start(s.clock.Now())
-		other.o.Page.Context(0).AddFinished(ms, 0, false) // of none that were begun
+		other.o.Page.Context(0).AddFinished(ms, 0, false) // though none was fetched
 		s.sched.LaunchesChanged()
 		s.next(evict(1, 1, 2))
 		s.sched.Changed(0)
@@ -123,22 +121,21 @@ func TestDeadlineIsOne(t *testing.T) {
 	}
 }
 
-// untilTurn goes on until a launch has its turn, as the share's alarm says.
+// untilTurn runs timers until a launch has its turn.
 func (s *scene) untilTurn(c ipc.Claim, within time.Duration) {
 	s.t.Helper()
 	for from := s.clock.Now(); c.State() == slotstate.Ready; {
 		at := s.sched.NextTimer()
 		if at == 0 || at > from+within {
-			s.t.Fatalf("it waits, and the alarm is set to %v", at-from)
+			s.t.Fatalf("it waits, and the timer is set to %v", at-from)
 		}
 		s.clock.Advance(max(at-s.clock.Now(), 1))
 		s.sched.RunTimers()
 	}
 }
 
-// TestTurnIsUsedOrLost: a launch whose executor does something else, as to translate a
-// module, keeps nobody from the GPU for long, under any policy, and its guest is charged
-// for as long as it did.
+// TestTurnIsUsedOrLost: a launch whose executor does something else, such as translating a module, keeps no other guest from the GPU for
+// long, under any policy, and its guest is charged for that time.
 func TestTurnIsUsedOrLost(t *testing.T) {
 	for _, policy := range kernelPolicies() {
 		t.Run(policy, func(t *testing.T) {
@@ -153,19 +150,19 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 			if stalled.State() != slotstate.ToRun {
 				t.Fatalf("it is %v", stalled.State())
 			}
-			s.clock.Advance(time.Second) // for which nobody waits
+			s.clock.Advance(time.Second) // while nobody else waits
 			s.sched.LaunchesChanged()
 			if stalled.State() != slotstate.ToRun {
 				t.Fatalf("it is %v, and nobody else waits", stalled.State())
 			}
 
-			// With the arrival of another it has had its time.
+			// When another launch arrives, its time is up.
 			waits := s.submit(other, ipc.Launch{Predicted: ms})
 			s.sched.LaunchesChanged()
 			if stalled.State() != slotstate.Ready {
 				t.Fatalf("the stalled one is %v", stalled.State())
 			}
-			s.untilTurn(waits, launchqueue.TurnLimit) // where the policy has the GPU wait for its guest
+			s.untilTurn(waits, launchqueue.TurnLimit) // if the policy keeps the GPU for the other guest
 			waits.Start(s.clock.Now())
 			s.clock.Advance(ms)
 			waits.Finish(ms)
@@ -186,8 +183,7 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 			if got := busy.o.Page.Bill().Used; got <= launchqueue.TurnLimit/2 || got > launchqueue.TurnLimit {
 				t.Errorf("charged %v for its turn", got)
 			}
-			// One that comes late waits for its next turn; one that was as good as on the
-			// GPU is there.
+			// A launch that starts just after its turn was taken back is on the GPU.
 			if stalled.Start(s.clock.Now()); stalled.State() != slotstate.Running {
 				t.Fatalf("the late one is %v", stalled.State())
 			}
@@ -206,8 +202,8 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 	}
 }
 
-// TestOneStallIsOne: two launches that both had the turn cost their guest one rest, and
-// no more than the daemon should have let pass, however late that looks.
+// TestOneStallIsOne: two launches that both had their turn cost their guest one backoff, and a bounded charge, however late the slots
+// are read.
 func TestOneStallIsOne(t *testing.T) {
 	s := newScene(t)
 	busy, other := s.join(1, 1, 1), s.join(2, 1, 2)

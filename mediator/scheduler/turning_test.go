@@ -11,7 +11,7 @@ import (
 	"vgpud/gpu"
 )
 
-// turningGPU is one whose record breaks off while its registers are being opened.
+// turningGPU is a GPU whose record breaks off while its registers are being opened.
 type turningGPU struct {
 	recordedGPU
 	gone    atomic.Bool
@@ -57,7 +57,7 @@ func TestRecordBreaksOffWhileSourceChanges(t *testing.T) {
 		device.gone.Store(true)
 		h.clock.Advance(100 * ms)
 		<-device.seen
-		for range 1000 { // time enough for the share to be told, which waits until this is over
+		for range 1000 { // time enough for the scheduler to be told, which waits until this is over
 			runtime.Gosched()
 		}
 	}
