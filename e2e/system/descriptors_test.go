@@ -147,5 +147,5 @@ func TestLogOfAGuestsProcess(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Timeout = 20 * time.Second
-	h.Until("the next daemon hears it", says("told to end"))
+	h.Until("the next daemon hears it", says("the daemon asks to end"))
 }

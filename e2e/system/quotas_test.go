@@ -93,7 +93,7 @@ func TestGuarantee(t *testing.T) {
 	if err := h.Daemon.Cmd.Process.Signal(unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	h.Until("a word about it", func() error { return logged(h, `configuration not taken over`, `lottery`) })
+	h.Until("a word about it", func() error { return logged(h, `configuration not reloaded`, `lottery`) })
 	h.Config.GPUs[0].Policy = "dfq"
 	h.Config.Metrics = "127.0.0.1:1"
 	h.WriteConfig()
