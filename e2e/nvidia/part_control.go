@@ -123,22 +123,21 @@ type eviction struct {
 	overhead float64     // of the form
 }
 
-// leaves reports whether the kernel leaves by itself: the tuner left it no original.
+// leaves reports whether the kernel leaves by itself: the tuner did not choose the original.
 func (e *eviction) leaves() bool { return e.form.Form != 0 }
 
-// chunk is the longest time between two looks at the word, in µs.
+// chunk returns the longest time between two looks at the word, in µs.
 func (e *eviction) chunk() float64 {
 	return max(float64(e.form.Task)/float64(time.Microsecond)*float64(max(e.form.Group, 1)), e.longest)
 }
 
-// all are the program's evictions of all runs.
+// all returns the program's evictions of all runs.
 func (e *eviction) all() []float64 { return slices.Concat(e.own...) }
 
-// leastForPercentile is of how many evictions there is a 99th percentile that is not
-// just the slowest.
+// leastForPercentile is the least number of evictions for a 99th percentile that is not just the slowest.
 const leastForPercentile = 100
 
-// slow is the 99th percentile of the daemon's, NaN where there are fewer than least.
+// slow returns the 99th percentile of the daemon's evictions, or NaN for fewer than least.
 func (e *eviction) slow(least uint64) float64 {
 	if e.count < least {
 		return math.NaN()
@@ -149,7 +148,7 @@ func (e *eviction) slow(least uint64) float64 {
 // percentile99 is the 99th percentile.
 func percentile99(us []float64) float64 { return figure.Quantile(us, 0.99) }
 
-// endless is rounds of a batch program that always has its next kernel queued.
+// endless is a number of rounds that never end, so that a batch program always has its next kernel queued.
 const endless = 1 << 20
 
 // evictions measures how soon kernels leave in the forms that a guest's tuner chooses.
@@ -212,7 +211,7 @@ const (
 // softForm is for a GPU in software.
 var softForm = &tenant.Form{Form: uint8(abi.PreemptSingle), Group: 1, Every: 1}
 
-// evictOwn has a program evict its own kernel, in the form that the guest's went in.
+// evictOwn evicts a program's own kernel, in the form of the guest's.
 func (b *bench) evictOwn(ctx context.Context, e *eviction) error {
 	m, err := b.controlled(ctx, "evicting")
 	if err != nil {
@@ -234,7 +233,7 @@ func (b *bench) evictOwn(ctx context.Context, e *eviction) error {
 	return nil
 }
 
-// evictGuests has a batch guest's kernel leave for an urgent guest's.
+// evictGuests evicts a batch guest's kernel for an urgent guest's.
 func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.Job, short int) (e eviction, err error) {
 	e.name = j.Scaled
 	if err := b.setPolicy(ctx, "none"); err != nil {
@@ -286,7 +285,7 @@ func (b *bench) evictionsNow(ctx context.Context) (api.Evictions, error) {
 	return gpus[0].Evictions, nil
 }
 
-// tuneLaunches bounds the launches by which a kernel's form is found.
+// tuneLaunches bounds the launches until a kernel's form is settled.
 const tuneLaunches = 160
 
 // tuned loads a job and launches it until the form of its kernel is settled.
@@ -317,7 +316,7 @@ func (b *bench) tuned(ctx context.Context, m *member, j tenant.Job) (int, *tenan
 	return id, form, nil
 }
 
-// kindOfEviction is a row: of which evictions, which quantile, and how it is held.
+// kindOfEviction is a row: its evictions, its quantile and its bound.
 type kindOfEviction struct {
 	id, quantile string
 	own          bool // a program's of its own kernel, not the daemon's
@@ -350,8 +349,7 @@ func ofRuns(e *eviction, of func([]float64) float64) (value float64, runs []floa
 	return of(e.all()), runs
 }
 
-// evictionRow is of the kernel that is nearest its bound, or the farthest above it, of
-// those that leave by themselves.
+// evictionRow makes a row of the kernel that is nearest its bound, or the farthest above it, of those that leave by themselves.
 func (b *bench) evictionRow(k *kindOfEviction, found []eviction, stops [][]float64) report.Row {
 	var nearest *eviction
 	least := pick[uint64](b, 1, leastForPercentile, leastForPercentile)

@@ -24,7 +24,7 @@ const (
 
 var costKernels = []time.Duration{10 * time.Microsecond, 100 * time.Microsecond}
 
-// watch is who accounts for the guests.
+// watch is how guests are accounted.
 type watch int
 
 const (
@@ -35,7 +35,7 @@ const (
 	watches               // how many
 )
 
-// neonRuns is how often NEON is measured, whose cost is many times as much.
+// neonRuns is how often NEON is measured, which costs many times as much as the others.
 const neonRuns = 1
 
 // cost measures what accounting costs the guests: turnarounds of programs beside ten
@@ -60,7 +60,7 @@ func cost(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// costMeasure is what one length of the throttles' kernels came to.
+// costMeasure is what was measured for one length of the throttles' kernels.
 type costMeasure struct {
 	*crowd
 	job   int
@@ -89,8 +89,8 @@ func (m *costMeasure) run(ctx context.Context, run int) error {
 	return nil
 }
 
-// overhead is what one kind of accounting costs over another, the geometric mean of the
-// programs': by the medians of all runs, and by each run alone.
+// overhead returns what one kind of accounting costs over another, as the geometric mean over the programs: by the medians of all
+// runs, and by each run alone.
 func (m *costMeasure) overhead(of, over watch) (all float64, runs []float64) {
 	var programs []figure.Pair
 	for _, t := range m.times {
@@ -130,8 +130,7 @@ func (m *costMeasure) add(id string) {
 	m.crowd.add(r)
 }
 
-// medians says what is to be known of means over programs: what single ones come to makes
-// them.
+// medians describes the medians over the programs, since a few programs can make the mean.
 func medians(r *report.Row) string {
 	var all []string
 	for column, name := range r.Detail.Columns[1:] {

@@ -21,8 +21,7 @@ const (
 	fairPause     = 800 * time.Microsecond
 )
 
-// fairSchemes are how the GPU is shared; the last is ours, and NEON is in the daemon's
-// place.
+// fairSchemes are how the GPU is shared. The last is ours. NEON takes the daemon's place.
 var fairSchemes = []string{"neon", "loga-cl", "dfq-loga", "none", "dfq"}
 
 // fairMeasure is what a program's turnarounds came to: by scheme, one a run, in units
@@ -245,7 +244,7 @@ func (c *crowd) under(ctx context.Context, scheme string, i int, m *fairMeasure)
 	return nil
 }
 
-// show is what the newest run found under schemes.
+// show describes what the newest run found under schemes.
 func (m *fairMeasure) show(schemes []string) string {
 	var all []string
 	for _, s := range slices.Sorted(slices.Values(schemes)) {
@@ -265,7 +264,7 @@ type beside struct {
 	throttles []int // launches in it
 }
 
-// beside has a program work for a window beside figure 11's throttles.
+// beside measures a program for a window beside figure 11's throttles.
 func (c *crowd) beside(ctx context.Context, a *app, window time.Duration) (beside, error) {
 	return c.among(ctx, a, tenant.Run{Warm: c.fairWarm(), For: window, Pause: fairPause, Jitter: fairPause / 50}, c.throttles)
 }
@@ -287,7 +286,7 @@ func turnaround(ran *tenant.Ran, launches int) time.Duration {
 	return took * time.Duration(launches) / time.Duration(ran.Launches)
 }
 
-// among has a program work as long as throttles do.
+// among measures a program for as long as throttles work beside it.
 func (c *crowd) among(ctx context.Context, a *app, throttle tenant.Run, throttles []*member) (at beside, err error) {
 	// It may be held back for all of a window.
 	for ; at.turn == 0; throttle.For *= 2 {

@@ -10,13 +10,12 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// drowsyFor is for how many commands after a sleep their ends raise interrupts. One is
-// 30 µs of a processor's time on a virtual machine, and where that is the processor of
-// who looks for the end, or puts the next command, it is he who waits for it.
+// drowsyFor is for how many commands after a sleep the ends raise interrupts. An interrupt takes 30 µs of a CPU on a virtual
+// machine. If that CPU runs the thread that polls for the end or queues the next command, that thread waits for it.
 const drowsyFor = 16
 
-// tell queues what tells of the end of command f, in slot i, which is the newest. The
-// context is current and the caller holds putting.
+// tell queues the report of the end of command f, the newest, in slot i.
+// Preconditions: the context is current, and putting is held.
 func (ch *Channel) tell(what string, i, f uint64) error {
 	end, waker, err := cuda.Event(0), cuda.Event(0), error(nil)
 	if ch.drowsy.Load() > 0 {
@@ -49,8 +48,8 @@ func (ch *Channel) tell(what string, i, f uint64) error {
 	return ch.c.Fault()
 }
 
-// endUntold is end for a word, which is in a hurry: the calls that tell of its end take
-// longer than its own, and hold up on the GPU what it is to stop.
+// endUntold is end for a word, which must not wait: the calls that report its end take longer than its own call, and delay on the
+// GPU the kernel that the word is to stop.
 func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error) {
 	defer ch.c.leave()
 	defer ch.putting.Unlock()
@@ -65,8 +64,7 @@ func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error
 	return gpu.Fence(f), nil
 }
 
-// tellAll queues what tells of the end of all that is queued. It may have to wait until
-// a command has been put.
+// tellAll queues reports of the ends of all queued commands. It may block while another command is being queued.
 func (ch *Channel) tellAll() {
 	if ch.told.Load() == ch.sent.Load() {
 		return
@@ -76,8 +74,7 @@ func (ch *Channel) tellAll() {
 	ch.tellRest()
 }
 
-// nudge is tellAll for who will ask again, and may not block: while a command is being put,
-// it does nothing.
+// nudge is tellAll for callers that ask again and must not block. It does nothing while a command is being queued.
 func (ch *Channel) nudge() {
 	if ch.told.Load() == ch.sent.Load() || !ch.putting.TryLock() {
 		return
@@ -86,8 +83,8 @@ func (ch *Channel) nudge() {
 	ch.tellRest()
 }
 
-// tellRest queues what tells of the end of the newest command, if nothing does. The
-// caller holds putting.
+// tellRest queues a report of the end of the newest command if there is none.
+// Preconditions: putting is held.
 func (ch *Channel) tellRest() {
 	f := ch.sent.Load()
 	if ch.told.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
@@ -99,7 +96,8 @@ func (ch *Channel) tellRest() {
 	ch.c.leave()
 }
 
-// teller is the first command from f on that has an event. The caller holds mu.
+// teller returns the first command from f on that has an event.
+// Preconditions: mu is held.
 func (ch *Channel) teller(f uint64) uint64 {
 	for told := ch.told.Load(); f < told && ch.slots[f%slotCount].untold; f++ {
 	}
@@ -137,8 +135,7 @@ func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
 	return nil
 }
 
-// sleep sleeps until f is reached, or it can't be, or may be for less. It was waited for
-// since then.
+// sleep waits for f in the driver, and may return before f is reached. The caller has waited for f since then.
 func (ch *Channel) sleep(f uint64, since time.Time) error {
 	// Before the context is looked at: Close looks here once that is over.
 	ch.c.asleep.Add(1)
@@ -174,8 +171,8 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 	return nil
 }
 
-// heed hears of a fault that has ended what is before the event: its word never comes then,
-// and the driver says why to nobody but who calls it. Event 0 is none.
+// heed finds a fault that ended what came before the event: its word is never written then, and the driver reports the fault only
+// to a caller. Event 0 is none.
 func (c *Context) heed(tail cuda.Event) error {
 	if tail == 0 {
 		return nil
@@ -186,9 +183,8 @@ func (c *Context) heed(tail cuda.Event) error {
 	})
 }
 
-// await calls f, which asks for an event or waits for it. Whatever error that answers is of
-// what was before the event, and not of the call; it need not be one that is known to end
-// contexts, for drivers come to have new ones.
+// await calls f, which queries an event or waits for it. Any error of f is of what came before the event, not of the call. It need
+// not be one that is known to end contexts, because drivers add new ones.
 func (c *Context) await(f func() error) error {
 	err, asked := c.enter(), false
 	if err == nil {
@@ -203,16 +199,15 @@ func (c *Context) await(f func() error) error {
 	return c.Fault()
 }
 
-// nap is how long those sleep at a time who have no event to sleep for, after they have
-// waited for so long: for a kernel of a second, 20000 looks would be 2 % of a core.
+// nap returns how long a waiter without an event sleeps at a time after it has waited for so long. For a kernel of a second,
+// 20000 polls would be 2 % of a core.
 func nap(waited time.Duration) time.Duration {
 	return min(max(waited/16, 50*time.Microsecond), time.Millisecond)
 }
 
-// alarm finds an event to sleep for until f is reached, and in which slot the sleeper
-// is counted. Where there is none, since nobody was expected to sleep, it makes one if
-// nothing is behind f yet; else it answers 0, as where f is reached: nobody is counted in
-// a slot any more when room may have found it free for another command.
+// alarm returns an event to sleep on until f is reached, and the slot in which the sleeper is counted. If there is none, because
+// nobody was expected to sleep, it makes one, provided that nothing is queued behind f yet. It returns 0 otherwise, and if f is
+// reached, so that nobody is counted in a slot that is free for another command.
 func (ch *Channel) alarm(f uint64) (e cuda.Event, i uint64, err error) {
 	ch.drowsy.Store(drowsyFor)
 	ch.mu.Lock()

@@ -24,8 +24,7 @@ const (
 	lagMost = 5 * time.Microsecond
 )
 
-// was is the GPU's time at an instant of the host's clock that has just passed, for
-// who may hold the device's lock.
+// was returns the GPU's time at an instant of the host's clock that has just passed. Its callers may hold the device's lock.
 func (c *Context) was(then time.Duration) (time.Duration, error) {
 	if c.d.o.GPUClock != nil {
 		return c.d.now.was(then, c.d.o.Clock, c.d.o.GPUClock)
@@ -33,8 +32,8 @@ func (c *Context) was(then time.Duration) (time.Duration, error) {
 	return c.clock.estimate(then), nil
 }
 
-// measureLag finds out the lag, by the readings of kernels that come after pauses.
-// Nothing else runs in the context.
+// measureLag measures the lag with kernels that come after pauses and read the GPU's clock.
+// Preconditions: nothing else runs in the context.
 func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
 	k := c.clock
 	all := make([]lagTry, 0, lagTries)
@@ -65,11 +64,10 @@ func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
 	return lagOf(all), nil
 }
 
-// lagTry is one kernel: how long the host's call took, and how much longer it was from
-// the event before it to its beginning.
+// lagTry is one kernel: how long the host's call took, and how much longer it took from the event before it to its start.
 type lagTry struct{ took, lag time.Duration }
 
-// lagOf is the median of the tries that count, as far as it is believed. It sorts them.
+// lagOf returns the median of the tries that count, within bounds. It sorts them.
 func lagOf(tries []lagTry) time.Duration {
 	slices.SortFunc(tries, func(a, b lagTry) int { return cmp.Compare(a.took, b.took) })
 	counted := tries[:lagCounted]

@@ -7,8 +7,8 @@ import (
 	"vgpud/gpu"
 )
 
-// ledger is what a context has taken, within its own limit and the budget that it
-// shares with its owner's others. It is safe for concurrent use.
+// ledger is the memory that a context has taken, within its own limit and the budget that it shares with its owner's other
+// contexts. It is safe for concurrent use.
 type ledger struct {
 	limit  uint64     // 0: none
 	budget gpu.Budget // nil: none
@@ -35,7 +35,7 @@ func (l *ledger) take(n uint64, what string) error {
 	return nil
 }
 
-// give gives n bytes back. After close that has been done.
+// give returns n bytes. It does nothing after close.
 func (l *ledger) give(n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *ledger) give(n uint64) {
 	}
 }
 
-// room narrows what the GPU has free, and has in all, to what may be taken.
+// room limits the GPU's free memory, and its memory in all, to what may be taken.
 func (l *ledger) room(free, total uint64) (uint64, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *ledger) room(free, total uint64) (uint64, uint64) {
 	return free, total
 }
 
-// close gives everything back, once.
+// close returns everything, once.
 func (l *ledger) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

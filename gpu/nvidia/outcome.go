@@ -7,9 +7,8 @@ import (
 	"vgpud/gpu"
 )
 
-// Outcome says what became of a command. Where a fault ended the context before it
-// was done, the first command that was not done in its channel has the fault if it
-// was a launch; the driver does not tell more.
+// Outcome reports what became of a command. If a fault ended the context before the command was done, the first unfinished
+// command of its channel has the fault if it was a launch. The driver does not report more.
 func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
@@ -61,8 +60,8 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	return o // of a context that a fault has ended since, times are lost
 }
 
-// tookMost is no longer than a launch is called for until its doorbell rings; a caller
-// whose call took longer was held up, before that or after it.
+// tookMost bounds the time from a launch's call until its doorbell rings. A call that took longer was interrupted, before that or
+// after it.
 const tookMost = 20 * time.Microsecond
 
 // elsewhere is how long after a launch's call the event before it is reached where
@@ -78,8 +77,8 @@ const (
 	wordAfter = 3 * time.Microsecond
 )
 
-// Glimpse says about when a launch ran that was looked for all the time, by when that
-// found it done. The stamp of its end takes 4 µs to read the first time.
+// Glimpse returns about when a launch ran that was polled for all the time, by when the poll found it done. To read the stamp of
+// its end takes 4 µs the first time.
 func (ch *Channel) Glimpse(fence gpu.Fence) (o gpu.Outcome, ok bool) {
 	f := uint64(fence)
 	ch.mu.Lock()

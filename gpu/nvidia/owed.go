@@ -8,16 +8,15 @@ import (
 	"vgpud/gpu"
 )
 
-// owed is memory that was freed, and that the GPU does not have back yet: it counts as
-// taken until then, for the GPU's other users have no more than is really free. It is safe
-// for concurrent use.
+// owed is memory that was freed and is not yet back with the GPU. It counts as taken until then, because no more is really free
+// for the GPU's other users. It is safe for concurrent use.
 type owed struct {
 	bytes atomic.Uint64
 	mu    sync.Mutex
 	debts []debt
 }
 
-// debt is one piece of memory, and what the GPU must have come to.
+// debt is one piece of memory, and how far the GPU must have come until it is back.
 type debt struct {
 	charge uint64
 	behind []mark
@@ -36,7 +35,7 @@ func (o *owed) add(d debt) {
 	o.bytes.Add(d.charge)
 }
 
-// take takes out what the GPU has back, and returns how much that is.
+// take removes what is back with the GPU, and returns how much that is.
 func (o *owed) take() (bytes uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -53,8 +52,8 @@ func (o *owed) take() (bytes uint64) {
 	return bytes
 }
 
-// giveOwed gives back what was freed and is not in use any more. Whoever finds that the
-// GPU has come further calls it; it costs next to nothing where nothing is owed.
+// giveOwed returns memory that was freed and is not in use any more. It is called whenever the GPU is found to have come further,
+// and costs next to nothing if nothing is owed.
 func (c *Context) giveOwed() {
 	if c.owed.bytes.Load() == 0 {
 		return

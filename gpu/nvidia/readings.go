@@ -7,16 +7,16 @@ import (
 	"vgpud/clock"
 )
 
-// readingEvery is how long a reading of the GPU's clock is gone on from by the
-// host's: they drift apart by about 20 µs a second.
+// readingEvery is for how long a reading of the GPU's clock is extended by the host's clock: they drift apart by about 20 µs a
+// second.
 const readingEvery = 50 * time.Millisecond
 
-// readingTries is of how many readings the quickest counts: one that the reader's
-// processor was taken for, or that is the first in a while, may be off by 30 µs.
+// readingTries is how many readings are taken, of which the quickest counts: one that was preempted, or that is the first in a
+// while, may be off by 30 µs.
 const readingTries = 3
 
-// readings makes a clock that is slow to read one that is quick. A reading takes
-// the driver 7 µs, and launches are stamped with it. It is safe for concurrent use.
+// readings makes a quick clock of one that is slow to read. A reading takes the driver 7 µs, and launches are stamped with it. It is
+// safe for concurrent use.
 type readings struct {
 	mu     sync.Mutex
 	known  bool
@@ -27,7 +27,7 @@ type readings struct {
 // pair is one instant on both clocks.
 type pair struct{ host, gpu time.Duration }
 
-// at is the GPU's time now on the host's clock. It never goes back.
+// at returns the GPU's time at the host's time now. It never goes back.
 func (r *readings) at(now time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,15 +39,15 @@ func (r *readings) at(now time.Duration, host clock.Clock, read func() (time.Dur
 	return r.newest, nil
 }
 
-// was is the GPU's time at an instant of the host's clock that has just passed.
+// was returns the GPU's time at an instant of the host's clock that has just passed.
 func (r *readings) was(then time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.of(then, host, read)
 }
 
-// of goes on from the last reading, or back from one that it makes. The caller holds
-// mu.
+// of extends the last reading, forward or back, or takes one.
+// Preconditions: mu is held.
 func (r *readings) of(instant time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
 	if !r.known || instant-r.last.host > readingEvery {
 		for i, best := 0, time.Duration(0); i < readingTries; i++ {

@@ -8,15 +8,14 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// turn is the command that is next to be done in a channel, with the bill when it
-// was first seen to be.
+// turn is the command that is next to finish in a channel, and the bill when it first was.
 type turn struct {
 	fence uint64
 	since time.Duration
 }
 
-// pauses keeps the time in which the context's channels were off the GPU. It is
-// safe for concurrent use; the zero value is on the GPU.
+// pauses keeps the time in which the context's channels were off the GPU. It is safe for concurrent use. The zero value is on the
+// GPU.
 type pauses struct {
 	mu    sync.Mutex
 	off   bool
@@ -36,7 +35,7 @@ func (p *pauses) turn(off bool, now time.Duration) {
 	p.off, p.since = off, now
 }
 
-// before is how much there was before now.
+// before returns the time off the GPU until now.
 func (p *pauses) before(now time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,12 +49,11 @@ func (p *pauses) before(now time.Duration) time.Duration {
 // time stands still. It implements [gpu.Pausing].
 func (c *Context) Pause(off bool) { c.pauses.turn(off, c.elapsed()) }
 
-// watchEvery is how often watch looks where there is no need to look more often.
+// watchEvery is how often watch polls if nothing needs it more often.
 const watchEvery = 250 * time.Millisecond
 
-// watch ends the context when a kernel has used more GPU time than its limit. It
-// looks often enough to be a sixteenth of the limit late. For those who only look at how
-// far the GPU has come it also hears of faults, and gives back what they freed.
+// watch ends the context when a kernel has used more GPU time than its limit. It polls often enough to be at most a sixteenth of
+// the limit late. It also finds faults, and returns what they freed, for callers that only poll for progress.
 func (c *Context) watch() {
 	every := watchEvery
 	if c.o.KernelTimeLimit > 0 {
@@ -83,7 +81,7 @@ func (c *Context) watch() {
 	}
 }
 
-// ask has the driver asked what it says to nobody who does not: not by the caller, who is
+// ask queries the driver for faults that it reports only to a caller. It does so on a goroutine of its own, because its caller has
 // to end what keeps the driver from answering.
 func (c *Context) ask() {
 	c.mu.Lock()
@@ -111,7 +109,7 @@ func (c *Context) ask() {
 	}()
 }
 
-// elapsed is the clock of the time limit.
+// elapsed returns the time on the clock of the time limit.
 func (c *Context) elapsed() time.Duration {
 	if c.o.Elapsed != nil {
 		return c.o.Elapsed()
@@ -119,13 +117,13 @@ func (c *Context) elapsed() time.Duration {
 	return c.d.o.Clock.Now()
 }
 
-// used is elapsed less the time off the GPU.
+// used returns elapsed less the time off the GPU.
 func (c *Context) used() time.Duration {
 	now := c.elapsed()
 	return now - c.pauses.before(now)
 }
 
-// overdue is the fault of a kernel that has had its time, nil where there is none.
+// overdue returns the fault of a kernel that is past its time limit, or nil.
 func (c *Context) overdue(turns map[*Channel]turn, now time.Duration) *gpu.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
