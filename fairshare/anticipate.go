@@ -26,8 +26,7 @@ import (
 //
 // The zero value knows no guest.
 type anticipation struct {
-	guests []pauseRecord // of st.Guests[i]
-	spare  []pauseRecord
+	guests guestTable[pauseRecord]
 	at     time.Duration // time of the newest state
 }
 
@@ -44,7 +43,6 @@ const (
 
 // pauseRecord is the record of when a guest had no launch at all.
 type pauseRecord struct {
-	guest    GuestID
 	busy     bool
 	since    time.Duration // when it was last busy, if it is not now and ever was
 	priority int           // priority then, of the most urgent of its launches
@@ -61,17 +59,17 @@ type pauseRecord struct {
 // observe notes which guests have launches at now. It is called with each state.
 func (a *anticipation) observe(now time.Duration, st *State) {
 	a.bill(now)
-	a.sync(st.Guests)
+	a.guests.sync(st.Guests)
 	elapsed := now - a.at
 	a.at = now
-	for i := range a.guests {
-		g := &a.guests[i]
+	for i := range a.guests.of {
+		g, id := &a.guests.of[i], st.Guests[i].ID
 		if g.runs {
 			g.credit = min(g.credit+elapsed, mostCredit)
 		}
 		g.awaited = false
-		g.runs = slices.ContainsFunc(st.Launches, func(l Launch) bool { return l.Guest == g.guest && l.Running })
-		urgency, busy := urgencyNow(st.Launches, g.guest)
+		g.runs = slices.ContainsFunc(st.Launches, func(l Launch) bool { return l.Guest == id && l.Running })
+		urgency, busy := urgencyNow(st.Launches, id)
 		switch {
 		case busy && !g.busy && g.since > 0:
 			g.pauses[g.ended%pausesKept] = now - g.since
@@ -90,8 +88,8 @@ func (a *anticipation) observe(now time.Duration, st *State) {
 func (a *anticipation) bill(now time.Duration) {
 	for from := a.at; from < now; {
 		to, n := now, time.Duration(0)
-		for i := range a.guests {
-			if g := &a.guests[i]; g.awaited && g.until > from {
+		for i := range a.guests.of {
+			if g := &a.guests.of[i]; g.awaited && g.until > from {
 				to = min(to, g.until)
 				n++
 			}
@@ -99,30 +97,14 @@ func (a *anticipation) bill(now time.Duration) {
 		if n == 0 {
 			return
 		}
-		for i := range a.guests {
-			if g := &a.guests[i]; g.awaited && g.until > from {
+		for i := range a.guests.of {
+			if g := &a.guests.of[i]; g.awaited && g.until > from {
 				g.credit -= (to - from) / n
 				g.kept += (to - from) / n
 			}
 		}
 		from = to
 	}
-}
-
-// sync follows the guests. New ones have never been busy.
-func (a *anticipation) sync(guests []Guest) {
-	if slices.EqualFunc(a.guests, guests, func(t pauseRecord, g Guest) bool { return t.guest == g.ID }) {
-		return
-	}
-	a.spare = a.spare[:0]
-	for i := range guests {
-		t := pauseRecord{guest: guests[i].ID}
-		if k := slices.IndexFunc(a.guests, func(t pauseRecord) bool { return t.guest == guests[i].ID }); k >= 0 {
-			t = a.guests[k]
-		}
-		a.spare = append(a.spare, t)
-	}
-	a.guests, a.spare = a.spare, a.guests
 }
 
 // urgencyNow returns the priority of the most urgent of a guest's launches, if it has any.
@@ -137,10 +119,8 @@ func urgencyNow(launches []Launch, id GuestID) (urgency int, any bool) {
 
 // let notes that a launch of the guest may run from now on.
 func (a *anticipation) let(id GuestID) {
-	for i := range a.guests {
-		if g := &a.guests[i]; g.guest == id {
-			g.runs = true
-		}
+	if g := a.guests.get(id); g != nil {
+		g.runs = true
 	}
 }
 
@@ -150,8 +130,8 @@ func (a *anticipation) let(id GuestID) {
 func (a *anticipation) wait(now time.Duration, st *State, l *Launch) (wait time.Duration) {
 	bound := st.handOver(l)
 	free := !slices.ContainsFunc(st.Launches, func(l Launch) bool { return l.Evicting })
-	for i := range a.guests {
-		g := &a.guests[i]
+	for i := range a.guests.of {
+		g := &a.guests.of[i]
 		if g.busy || g.priority <= l.Priority || st.Guests[i].Suspended || !g.returns(bound) {
 			continue
 		}
@@ -160,8 +140,8 @@ func (a *anticipation) wait(now time.Duration, st *State, l *Launch) (wait time.
 			wait = max(wait, left)
 		}
 	}
-	for i := range a.guests {
-		if g := &a.guests[i]; g.awaited && g.until == now+wait {
+	for i := range a.guests.of {
+		if g := &a.guests.of[i]; g.awaited && g.until == now+wait {
 			g.until = math.MaxInt64 // also if the policy is called late
 		}
 	}
@@ -170,15 +150,13 @@ func (a *anticipation) wait(now time.Duration, st *State, l *Launch) (wait time.
 
 // waits reports whether the GPU is kept free since the newest state.
 func (a *anticipation) waits() bool {
-	return slices.ContainsFunc(a.guests, func(t pauseRecord) bool { return t.awaited })
+	return slices.ContainsFunc(a.guests.of, func(t pauseRecord) bool { return t.awaited })
 }
 
 // charge returns how long the GPU was kept free for a guest, less what was charged before.
 func (a *anticipation) charge(id GuestID) (kept time.Duration) {
-	for i := range a.guests {
-		if g := &a.guests[i]; g.guest == id {
-			kept, g.kept = g.kept, 0
-		}
+	if g := a.guests.get(id); g != nil {
+		kept, g.kept = g.kept, 0
 	}
 	return kept
 }

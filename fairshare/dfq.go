@@ -54,7 +54,7 @@ func newFairQueue(o Options) *fairQueue {
 func (q *fairQueue) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
 	q.verdicts = q.verdicts[:0]
 	q.sync(&st)
-	q.evictions.sync(now, &st)
+	q.evictions.buckets.sync(st.Guests)
 	if ev.Kind != Tick {
 		return nil, 0
 	}

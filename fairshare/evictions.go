@@ -22,15 +22,14 @@ var DefaultRate = Rate{PerSecond: 500, Burst: 100}
 // evictions counts for each guest the evictions that it may still cause.
 type evictions struct {
 	rate    Rate
-	buckets []bucket // one for each guest of the newest state, in its order
-	spare   []bucket
+	buckets guestTable[bucket]
 }
 
-// bucket holds a guest's tokens. Each eviction takes one, and they come back at the rate.
+// bucket holds a guest's tokens: one is taken for each eviction, and they come back at the rate. The
+// zero value is full.
 type bucket struct {
-	guest  GuestID
-	tokens float64
-	at     time.Duration // when tokens was last updated
+	taken float64
+	at    time.Duration // when taken was last updated
 }
 
 func newEvictions(r Rate) evictions {
@@ -41,42 +40,11 @@ func newEvictions(r Rate) evictions {
 	return evictions{rate: r}
 }
 
-// sync follows the guests of st. New ones have full buckets.
-func (e *evictions) sync(now time.Duration, st *State) {
-	same := len(e.buckets) == len(st.Guests)
-	for i := range e.buckets {
-		same = same && e.buckets[i].guest == st.Guests[i].ID
-	}
-	if same {
-		return
-	}
-	e.spare = e.spare[:0]
-	for i := range st.Guests {
-		id := st.Guests[i].ID
-		if b := e.of(id); b != nil {
-			e.spare = append(e.spare, *b)
-		} else {
-			e.spare = append(e.spare, bucket{guest: id, tokens: e.rate.Burst, at: now})
-		}
-	}
-	e.buckets, e.spare = e.spare, e.buckets
-}
-
-// of returns a guest's bucket, nil if it has none.
-func (e *evictions) of(id GuestID) *bucket {
-	for i := range e.buckets {
-		if e.buckets[i].guest == id {
-			return &e.buckets[i]
-		}
-	}
-	return nil
-}
-
 // take takes all n tokens from a guest, or none; see ready.
 func (e *evictions) take(now time.Duration, id GuestID, n int) (wait time.Duration, ok bool) {
 	wait, ok = e.ready(now, id, n)
-	if b := e.of(id); ok && b != nil {
-		b.tokens -= float64(n)
+	if b := e.buckets.get(id); ok && b != nil {
+		b.taken += float64(n)
 	}
 	return wait, ok
 }
@@ -88,13 +56,13 @@ func (e *evictions) ready(now time.Duration, id GuestID, n int) (wait time.Durat
 	if e.rate.PerSecond < 0 {
 		return 0, true
 	}
-	b := e.of(id)
+	b := e.buckets.get(id)
 	if b == nil {
 		return 0, false
 	}
-	b.tokens = min(b.tokens+(now-b.at).Seconds()*e.rate.PerSecond, e.rate.Burst)
+	b.taken = max(b.taken-(now-b.at).Seconds()*e.rate.PerSecond, 0)
 	b.at = now
-	need := min(float64(n), e.rate.Burst) - b.tokens
+	need := min(float64(n), e.rate.Burst) - e.rate.Burst + b.taken
 	switch {
 	case need <= 0:
 		return 0, true

@@ -39,8 +39,7 @@ type fairFirst struct {
 	launchPolicy
 	overhead float64
 	losses   losses
-	accounts []epoch // of st.Guests[i]
-	spare    []epoch
+	accounts guestTable[epoch]
 	turn     GuestID // the guest whose turn it is, or was last; 0: none
 	payer    GuestID // the guest whose time it has been since the last call
 	alone    bool    // whether no other guest waited
@@ -91,44 +90,22 @@ func (p *fairFirst) Decide(now time.Duration, ev Event, st State) ([]Verdict, ti
 
 // sync follows the guests.
 func (p *fairFirst) sync(st *State) {
-	same := len(p.accounts) == len(st.Guests)
-	for i := range p.accounts {
-		same = same && p.accounts[i].guest == st.Guests[i].ID
-	}
-	if !same {
-		p.spare = p.spare[:0]
-		for i := range st.Guests {
-			e := epoch{guest: st.Guests[i].ID}
-			if old := p.account(e.guest); old != nil {
-				e = *old
-			}
-			p.spare = append(p.spare, e)
-		}
-		p.accounts, p.spare = p.spare, p.accounts
-	}
+	p.accounts.sync(st.Guests)
 	for i := range st.Guests {
-		p.accounts[i].weight = max(st.Guests[i].Weight, 0)
+		e := &p.accounts.of[i]
+		e.guest, e.weight = st.Guests[i].ID, max(st.Guests[i].Weight, 0)
 	}
-}
-
-func (p *fairFirst) account(id GuestID) *epoch {
-	for i := range p.accounts {
-		if p.accounts[i].guest == id {
-			return &p.accounts[i]
-		}
-	}
-	return nil
 }
 
 // survey updates what each guest has.
 func (p *fairFirst) survey(now time.Duration, st *State) {
-	for i := range p.accounts {
-		e := &p.accounts[i]
+	for i := range p.accounts.of {
+		e := &p.accounts.of[i]
 		e.next, e.running, e.launches, e.leaving = -1, -1, 0, false
 	}
 	for i := range st.Launches {
 		l := &st.Launches[i]
-		e := p.account(l.Guest)
+		e := p.accounts.get(l.Guest)
 		if e == nil {
 			continue
 		}
@@ -145,8 +122,8 @@ func (p *fairFirst) survey(now time.Duration, st *State) {
 			e.next = i
 		}
 	}
-	for i := range p.accounts {
-		switch e := &p.accounts[i]; {
+	for i := range p.accounts.of {
+		switch e := &p.accounts.of[i]; {
 		case e.launches == 0 && !e.empty:
 			if e.stretch == 0 {
 				e.stretch = e.stretched
@@ -172,8 +149,8 @@ func (p *fairFirst) survey(now time.Duration, st *State) {
 // T is constant in a round, unless other guests come.
 func (p *fairFirst) length(first bool) {
 	var costs, weights float64
-	for i := range p.accounts {
-		e := &p.accounts[i]
+	for i := range p.accounts.of {
+		e := &p.accounts.of[i]
 		if e.launches == 0 && e.guest != p.turn {
 			continue
 		}
@@ -198,7 +175,7 @@ func (p *fairFirst) epoch(e *epoch) time.Duration {
 func (p *fairFirst) charge(now time.Duration) {
 	passed := now - p.last
 	p.last = now
-	e := p.account(p.payer)
+	e := p.accounts.get(p.payer)
 	if e == nil || passed <= 0 {
 		return
 	}
@@ -215,11 +192,11 @@ func (p *fairFirst) charge(now time.Duration) {
 // schedule lets the guest whose turn it is have its epoch, and then the next one. holder is the
 // guest that has the GPU from now on, whether it runs or the GPU waits for it.
 func (p *fairFirst) schedule(now time.Duration, st *State) (next time.Duration, holder GuestID) {
-	t := p.account(p.turn)
+	t := p.accounts.get(p.turn)
 	if t == nil || t.running < 0 && t.next < 0 {
 		// Guests that run since another policy have their turns first.
-		for i := range p.accounts {
-			if e := &p.accounts[i]; e.running >= 0 {
+		for i := range p.accounts.of {
+			if e := &p.accounts.of[i]; e.running >= 0 {
 				p.length(true)
 				t, p.turn, e.credit = e, e.guest, p.epoch(e)
 				break
@@ -293,7 +270,7 @@ func (p *fairFirst) clear(now time.Duration, st *State) {
 		if _, ok := p.take(now, l.Guest, 1); ok {
 			p.losses.evict(i, l)
 			p.evict(l, everywhere, l.Guest, SpatialNotConsidered)
-			if e := p.account(l.Guest); e != nil {
+			if e := p.accounts.get(l.Guest); e != nil {
 				e.running, e.leaving = -1, true
 			}
 		}
@@ -314,8 +291,8 @@ func (p *fairFirst) let(st *State, e *epoch) (next time.Duration, holder GuestID
 // until returns the time until a guest's epoch is over, if that is known. It is not while the guest
 // waits for launches to leave.
 func (p *fairFirst) until(e *epoch) time.Duration {
-	for i := range p.accounts {
-		if p.accounts[i].leaving {
+	for i := range p.accounts.of {
+		if p.accounts.of[i].leaving {
 			return 0
 		}
 	}
@@ -324,8 +301,8 @@ func (p *fairFirst) until(e *epoch) time.Duration {
 
 // contended reports whether a guest other than e has launches that wait.
 func (p *fairFirst) contended(e *epoch) bool {
-	for i := range p.accounts {
-		if o := &p.accounts[i]; o != e && o.next >= 0 {
+	for i := range p.accounts.of {
+		if o := &p.accounts.of[i]; o != e && o.next >= 0 {
 			return true
 		}
 	}
@@ -337,15 +314,15 @@ func (p *fairFirst) contended(e *epoch) bool {
 // time as well. present may be chosen without a waiting launch, as the last of all: a launch of it
 // runs, or is expected.
 func (p *fairFirst) choose(present *epoch) *epoch {
-	n, start := len(p.accounts), len(p.accounts)
-	for i := range p.accounts {
-		if p.accounts[i].guest == p.turn {
+	n, start := len(p.accounts.of), len(p.accounts.of)
+	for i := range p.accounts.of {
+		if p.accounts.of[i].guest == p.turn {
 			start = i + 1
 		}
 	}
 	left := 0 // left in this round
 	for i := start; i < n; i++ {
-		if p.accounts[i].next >= 0 {
+		if p.accounts.of[i].next >= 0 {
 			left++
 		}
 	}
@@ -353,8 +330,8 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 	candidates := 0
 	var last *epoch
 	rounds := time.Duration(1) // until some guest has an epoch
-	for i := range p.accounts {
-		e := &p.accounts[i]
+	for i := range p.accounts.of {
+		e := &p.accounts.of[i]
 		if e.next < 0 && e != present {
 			continue
 		}
@@ -373,7 +350,7 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 	}
 	var chosen *epoch
 	for k := range n {
-		e := &p.accounts[(start+k)%n]
+		e := &p.accounts.of[(start+k)%n]
 		if e.next < 0 && e != present {
 			continue
 		}
@@ -392,7 +369,7 @@ func (p *fairFirst) choose(present *epoch) *epoch {
 // serves returns the launch whose time it is until the next call: the payer's leaving launch,
 // otherwise its running one. It is 0 while the GPU waits for one.
 func (p *fairFirst) serves(st *State) LaunchID {
-	e := p.account(p.payer)
+	e := p.accounts.get(p.payer)
 	switch {
 	case e == nil:
 		return 0
@@ -412,8 +389,8 @@ func (p *fairFirst) serves(st *State) LaunchID {
 // otherwise the one that has the GPU.
 func (p *fairFirst) findPayer(holder GuestID) {
 	p.payer, p.alone = holder, true
-	for i := range p.accounts {
-		e := &p.accounts[i]
+	for i := range p.accounts.of {
+		e := &p.accounts.of[i]
 		if e.leaving {
 			p.payer = e.guest
 		}

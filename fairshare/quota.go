@@ -148,7 +148,7 @@ func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time
 	told := st
 	told.Guests = b.tell(&st)
 	inner, next := b.policy.Decide(now, ev, told)
-	b.evictions.sync(now, &st)
+	b.evictions.buckets.sync(st.Guests)
 	verdicts, again := b.answer(now, &st, inner)
 	b.withhold(&st)
 	if again && (next <= 0 || next > soonAgain) {

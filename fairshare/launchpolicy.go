@@ -2,47 +2,6 @@ package fairshare
 
 import "time"
 
-// launchTable keeps a record for each launch, in the order of the newest state's launches.
-type launchTable[T any] struct {
-	of       []T // of st.Launches[i]; the zero value for a new launch
-	ids      []LaunchID
-	spare    []T
-	spareIDs []LaunchID
-}
-
-// sync follows the launches of the newest state. Records of launches that are not in it are
-// dropped.
-func (b *launchTable[T]) sync(launches []Launch) {
-	b.spare, b.spareIDs = b.spare[:0], b.spareIDs[:0]
-	next := 0 // where the last one was found, plus one
-	for i := range launches {
-		id := launches[i].ID
-		var rec T
-		if at := b.find(id, next); at >= 0 {
-			rec, next = b.of[at], at+1
-		}
-		b.spare, b.spareIDs = append(b.spare, rec), append(b.spareIDs, id)
-	}
-	b.of, b.spare = b.spare, b.of
-	b.ids, b.spareIDs = b.spareIDs, b.ids
-}
-
-// find returns the index of a launch's record, or -1. It searches from the index where the launch
-// is likely to be.
-func (b *launchTable[T]) find(id LaunchID, from int) int {
-	for i := from; i < len(b.ids); i++ {
-		if b.ids[i] == id {
-			return i
-		}
-	}
-	for i := range min(from, len(b.ids)) {
-		if b.ids[i] == id {
-			return i
-		}
-	}
-	return -1
-}
-
 // launchPolicy is common to all policies about launches: the evictions that guests may cause, and
 // the verdicts.
 type launchPolicy struct {
@@ -61,7 +20,7 @@ func (d *launchPolicy) begin(now time.Duration, st *State) {
 			d.verdicts = append(d.verdicts, Verdict{Guest: st.Guests[i].ID, Action: Resume})
 		}
 	}
-	d.evictions.sync(now, st)
+	d.evictions.buckets.sync(st.Guests)
 }
 
 // suspended reports whether a guest is suspended, for its quota or until the next event. Meanwhile
