@@ -22,13 +22,13 @@ const (
 	// it to go by way of page-locked memory of the channel's own, so that it waits
 	// for nothing but its own stream: control blocks and their words are shorter.
 	cellBytes = 1024
-	// bounceBytes is the same for copies out, one at a time.
+	// bounceBytes is the same for copies out, of which there is one at a time.
 	bounceBytes = 1 << 20
 	// wordBytes keeps the word that the GPU writes on a line of its own.
 	wordBytes = 128
 )
 
-// lane is what a channel has of the driver's. It outlives the channel where
+// lane is a channel's objects of the driver. It outlives the channel where
 // commands are under way.
 type lane struct {
 	stream cuda.Stream
@@ -61,7 +61,7 @@ type Channel struct {
 	// end is queued when somebody asks, or with the next command's.
 	told    atomic.Uint64
 	putting sync.Mutex // held while a command is put, or the end of one
-	// drowsy is for how many commands yet somebody is expected to sleep.
+	// drowsy is for how many more commands somebody is expected to sleep.
 	drowsy atomic.Int32
 	dead   atomic.Bool
 	gone   chan struct{} // closed when the context is poisoned, or the channel closed
@@ -89,7 +89,7 @@ type ended struct {
 	at    time.Duration
 }
 
-// slot is what is remembered of a command.
+// slot keeps what is known of a command.
 type slot struct {
 	fence  uint64
 	kernel *Function
@@ -106,7 +106,7 @@ type slot struct {
 	waker    cuda.Event // that one can sleep for; 0: none
 }
 
-// beginning is what is known of when a command began.
+// beginning keeps what is known of a command's start.
 type beginning uint8
 
 const (
@@ -153,7 +153,7 @@ func newLane(d Driver) (*lane, error) {
 	return l, nil
 }
 
-// idleLane is one that nothing is under way in any more.
+// idleLane returns a lane without commands under way.
 func (c *Context) idleLane() *lane {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,7 +166,8 @@ func (c *Context) idleLane() *lane {
 	return nil
 }
 
-// lanes are all that the context has. The caller holds mu.
+// lanes returns all lanes of the context.
+// Preconditions: mu is held.
 func (c *Context) lanes() []*lane {
 	all := slices.Clone(c.idle)
 	for _, ch := range c.channels {
@@ -175,7 +176,7 @@ func (c *Context) lanes() []*lane {
 	return all
 }
 
-// cell is a slot's page-locked memory.
+// cell returns a slot's page-locked memory.
 func (l *lane) cell(i uint64, n int) []byte {
 	at := wordBytes + int(i)*cellBytes
 	return l.mem[at : at+n : at+n]
@@ -201,7 +202,7 @@ func (ch *Channel) landing(i uint64, n int) []byte {
 	return ch.bounce[:n]
 }
 
-// usable is the reason why nothing can be queued, if there is one.
+// usable returns the reason why nothing can be queued, or nil.
 func (ch *Channel) usable() error {
 	if err := ch.c.usable(); err != nil {
 		return err
@@ -355,7 +356,7 @@ func (ch *Channel) called(i uint64, then time.Duration) {
 	ch.mu.Unlock()
 }
 
-// Done is the newest fence reached. In a context that a fault has ended all are.
+// Done returns the newest fence reached. In a context that a fault has ended all are.
 func (ch *Channel) Done() gpu.Fence {
 	ch.nudge()
 	n := ch.reached()
@@ -365,7 +366,7 @@ func (ch *Channel) Done() gpu.Fence {
 	return gpu.Fence(n)
 }
 
-// reached is the newest fence whose end was told.
+// reached returns the newest fence whose end was reported.
 func (ch *Channel) reached() uint64 {
 	n, seen := ch.word.Load()-ch.base, ch.seen.Load()
 	if seen == ch.told.Load() {
@@ -421,7 +422,7 @@ func (ch *Channel) executing() (f uint64, kernel string) {
 	return f, kernel
 }
 
-// wake ends all waits: what they wait for will not come.
+// wake ends all waits, because their commands will not finish.
 func (ch *Channel) wake() { ch.once.Do(func() { close(ch.gone) }) }
 
 // drop has the channel done with: nothing is written to the program's memory any

@@ -75,7 +75,8 @@ func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
 	return c, nil
 }
 
-// begin makes what a context has from the start. It is current.
+// begin makes the objects that a context has from the start.
+// Preconditions: the context is current.
 func (c *Context) begin() error {
 	for _, limit := range []int{cuda.LimitPrintfFIFOSize, cuda.LimitMallocHeapSize} {
 		n, err := c.drv.CtxGetLimit(limit)
@@ -105,7 +106,7 @@ func (c *Context) begin() error {
 	return nil
 }
 
-// enter makes the context current for calls of the driver up to leave.
+// enter makes the context current for calls of the driver, until leave.
 func (c *Context) enter() error {
 	runtime.LockOSThread()
 	if c.over.Load() {
@@ -127,7 +128,7 @@ func (c *Context) do(what string, f func() error) error {
 	return c.failed(what, err)
 }
 
-// failed is an error of the driver's, told. One that ends the context poisons it.
+// failed describes an error of the driver. An error that ends the context poisons it.
 func (c *Context) failed(what string, err error) error {
 	if err == nil {
 		return nil
@@ -179,7 +180,7 @@ func (c *Context) poison(err error) {
 	}
 }
 
-// usable is the reason why the context can't be used, if there is one.
+// usable returns the reason why the context can't be used, or nil.
 func (c *Context) usable() error {
 	if f := c.fault.Load(); f != nil {
 		return *f
@@ -190,10 +191,10 @@ func (c *Context) usable() error {
 	return nil
 }
 
-// Group is the channel group of the context's kernels.
+// Group returns the channel group of the context's kernels.
 func (c *Context) Group() gpu.GroupID { return c.group }
 
-// Fault is what poisoned the context.
+// Fault returns what poisoned the context, or nil.
 func (c *Context) Fault() error {
 	if f := c.fault.Load(); f != nil {
 		return *f
@@ -205,7 +206,7 @@ func (c *Context) Fault() error {
 // stop. Close does not wait for it.
 func (c *Context) Hung() <-chan struct{} { return c.hung }
 
-// closingLimit is how long Close waits for what runs.
+// closingLimit is how long Close waits for running commands.
 const closingLimit = 2 * time.Second
 
 // Close frees all. It waits for what runs, up to two seconds; what runs on is

@@ -46,7 +46,7 @@ type Options struct {
 	Log           *slog.Logger
 }
 
-// Device is one GPU as an executor's process has it. It implements [gpu.Device].
+// Device is one GPU in an executor's process. It implements [gpu.Device].
 type Device struct {
 	o       Options
 	drv     Driver
@@ -149,7 +149,7 @@ func setEnvironment(connections int) error {
 	return nil
 }
 
-// readClock has Now ask the driver beneath CUDA.
+// readClock makes Now ask the driver beneath CUDA.
 func (d *Device) readClock() {
 	g, err := rm.Lookup(os.DirFS("/"), d.info.PCI)
 	if err == nil {
@@ -165,10 +165,10 @@ func (d *Device) readClock() {
 // Properties describe the GPU.
 func (d *Device) Properties() gpu.Properties { return d.info.Properties }
 
-// Info is the GPU as [List] has it.
+// Info returns the GPU as [List] describes it.
 func (d *Device) Info() Info { return d.info }
 
-// Now is the GPU's clock. Where nothing reads it but commands, it needs a context.
+// Now returns the GPU's time. Without the driver beneath CUDA it needs a context.
 func (d *Device) Now() (time.Duration, error) {
 	now := d.o.Clock.Now()
 	if d.o.GPUClock != nil {
@@ -215,7 +215,7 @@ func (d *Device) leave(c *Context) {
 	}
 }
 
-// Lost is closed when the driver said that the GPU is gone, or by Close.
+// Lost is closed when the driver reports that the GPU is gone, or by Close.
 func (d *Device) Lost() <-chan struct{} { return d.lost }
 
 func (d *Device) lose() { d.loss.Do(func() { close(d.lost) }) }

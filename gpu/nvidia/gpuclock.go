@@ -148,7 +148,7 @@ func (k *gpuClock) begin() (err error) {
 	return nil
 }
 
-// tick begins a new reference where the old one is due. It costs next to nothing
+// tick begins a new reference when the old one is due. It costs next to nothing
 // where not. The context is current.
 func (k *gpuClock) tick(now time.Duration) error {
 	if int64(now) < k.due.Load() {
@@ -162,7 +162,7 @@ func (k *gpuClock) tick(now time.Duration) error {
 	return k.ask()
 }
 
-// ask puts a reading on the GPU.
+// ask queues a reading on the GPU.
 func (k *gpuClock) ask() error {
 	d := k.c.drv
 	if err := d.EventRecord(k.before, k.stream); err != nil {
@@ -191,7 +191,7 @@ func (k *gpuClock) read() (last, beside time.Duration, err error) {
 	return last, max(gap-(last-k.next.gpu), 0), nil
 }
 
-// adopt makes the reading that is on the GPU the reference, if it is done.
+// adopt makes the queued reading the reference if it is done.
 func (k *gpuClock) adopt() error {
 	done, err := k.c.drv.EventQuery(k.next.event)
 	if err != nil || !done {
@@ -233,7 +233,7 @@ func (k *gpuClock) steer(p pair) {
 	}
 }
 
-// estimate is the GPU's time at an instant of the host's clock.
+// estimate returns the GPU's time at an instant of the host's clock.
 func (k *gpuClock) estimate(host time.Duration) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -241,7 +241,8 @@ func (k *gpuClock) estimate(host time.Duration) time.Duration {
 	return k.anchor.gpu + d + time.Duration(float64(d)*k.rate)
 }
 
-// at is when an event was reached. The context is current.
+// at returns when an event was reached.
+// Preconditions: the context is current.
 func (k *gpuClock) at(e cuda.Event) (time.Duration, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -254,7 +255,7 @@ func (k *gpuClock) at(e cuda.Event) (time.Duration, error) {
 	return k.ref.at + d, err
 }
 
-// elapsed is the time between two events that were reached.
+// elapsed returns the time between two events that were reached.
 func (k *gpuClock) elapsed(from, to cuda.Event) (time.Duration, error) {
 	ms, err := k.c.drv.EventElapsedTime(from, to)
 	return time.Duration(float64(ms) * 1e6), err

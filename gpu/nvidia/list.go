@@ -22,7 +22,7 @@ type Info struct {
 	Properties gpu.Properties `json:"properties"`
 }
 
-// List is the GPUs that this process sees. No context is made on any.
+// List returns the GPUs that this process sees. It makes no context.
 func List(d Driver) ([]Info, error) {
 	n, err := d.DeviceGetCount()
 	if err != nil {
@@ -37,7 +37,7 @@ func List(d Driver) ([]Info, error) {
 	return all, nil
 }
 
-// look asks the driver all about one GPU.
+// look asks the driver for everything about one GPU.
 func look(d Driver, i int) (Info, error) {
 	dev, err := d.DeviceGet(i)
 	if err != nil {

@@ -27,7 +27,7 @@ type table struct {
 	all []allocation
 }
 
-// search is the place of the allocation at base, or where it would be.
+// search returns the place of the allocation at base, or where it would be.
 func (t *table) search(base uint64) (int, bool) {
 	return slices.BinarySearchFunc(t.all, base, func(a allocation, base uint64) int {
 		switch {
@@ -52,7 +52,7 @@ func (t *table) add(a allocation) {
 	t.all = slices.Insert(t.all, i, a)
 }
 
-// remove takes out the program's own allocation at base.
+// remove removes the program's own allocation at base.
 func (t *table) remove(base uint64) (allocation, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -65,7 +65,7 @@ func (t *table) remove(base uint64) (allocation, bool) {
 	return a, true
 }
 
-// forget takes out a module's variables.
+// forget removes a module's variables.
 func (t *table) forget(m *Module) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -99,7 +99,7 @@ const (
 	largeFrom  = 1 << 20
 )
 
-// charged is what an allocation of n bytes takes.
+// charged returns what an allocation of n bytes takes.
 func charged(n uint64) uint64 {
 	grain := uint64(smallGrain)
 	if n >= largeFrom {
@@ -143,7 +143,7 @@ func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
 	return gpu.Ptr(p), nil
 }
 
-// Free gives memory back, once all is done that was queued before.
+// Free returns memory when everything queued before is done.
 func (c *Context) Free(p gpu.Ptr) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (c *Context) busyLanes(d *debt) (busy []*lane) {
 	return busy
 }
 
-// Memory is what may still be allocated, and may be had in all.
+// Memory returns how much may still be allocated, and how much there is in all.
 func (c *Context) Memory() (free, total uint64, err error) {
 	if err := c.usable(); err != nil {
 		return 0, 0, err
@@ -231,7 +231,7 @@ func (c *Context) Memory() (free, total uint64, err error) {
 	return free, total, err
 }
 
-// ranges are parts of the program's memory. They are safe for concurrent use.
+// ranges is a set of parts of the program's memory. It is safe for concurrent use.
 type ranges struct {
 	mu  sync.RWMutex
 	all [][]byte

@@ -74,7 +74,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	return m, nil
 }
 
-// measure finds out how much local memory a thread of its kernels needs.
+// measure measures how much local memory a thread of the module's kernels needs.
 func (m *Module) measure() error {
 	all, err := m.c.drv.ModuleEnumerateFunctions(m.m)
 	if err != nil {
@@ -132,7 +132,7 @@ func (m *Module) Unload() error {
 	return m.unload()
 }
 
-// usable is the reason why the module can't be used, if there is one.
+// usable returns the reason why the module can't be used, or nil.
 func (m *Module) usable() error {
 	if m.over.Load() {
 		return fmt.Errorf("module was unloaded: %w", gpu.ErrNotFound)
@@ -140,7 +140,7 @@ func (m *Module) usable() error {
 	return m.c.usable()
 }
 
-// Function finds a kernel.
+// Function returns a kernel.
 func (m *Module) Function(name string) (gpu.Function, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *Module) Function(name string) (gpu.Function, error) {
 	return f, nil
 }
 
-// Global finds a variable. From then on commands may name it.
+// Global returns a variable. Commands may name it from then on.
 func (m *Module) Global(name string) (gpu.Ptr, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,7 +204,7 @@ type Function struct {
 // before the driver is told to allow more.
 const defaultShared = 48 << 10
 
-// look asks the driver all about the kernel.
+// look asks the driver for everything about the kernel.
 func (f *Function) look(name string) error {
 	drv := f.m.c.drv
 	a := &f.attrs
@@ -241,10 +241,10 @@ func (f *Function) look(name string) error {
 	return nil
 }
 
-// Attributes are the kernel's.
+// Attributes returns the kernel's attributes.
 func (f *Function) Attributes() gpu.FunctionAttributes { return f.attrs }
 
-// Occupancy is how many blocks an SM holds.
+// Occupancy returns how many blocks an SM holds.
 func (f *Function) Occupancy(blockThreads int, sharedBytes uint64) (int, error) {
 	if err := f.m.usable(); err != nil {
 		return 0, err

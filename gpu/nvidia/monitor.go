@@ -98,8 +98,7 @@ func (m *Monitor) reach() error {
 	return err
 }
 
-// look asks the GPU for its time every now and then, so that its loss is noticed
-// also where nobody asks it anything.
+// look asks the GPU for its time once in a while, so that its loss is noticed even if nobody uses it.
 func (m *Monitor) look(ctx context.Context) {
 	for clock.Sleep(ctx, m.o.Clock, watchPeriod) == nil {
 		if _, err := m.Now(); errors.Is(err, gpu.ErrLost) {
@@ -109,7 +108,7 @@ func (m *Monitor) look(ctx context.Context) {
 	}
 }
 
-// told is an error of the driver's, which may say that the GPU is gone.
+// told wraps an error of the driver, and marks the GPU as lost if the error says so.
 func (m *Monitor) told(err error) error {
 	if err != nil && rm.Lost(err) {
 		m.lose()
@@ -120,11 +119,10 @@ func (m *Monitor) told(err error) error {
 
 func (m *Monitor) lose() { m.loss.Do(func() { close(m.lost) }) }
 
-// Properties describe the GPU.
+// Properties returns the GPU's properties.
 func (m *Monitor) Properties() gpu.Properties { return m.o.Info.Properties }
 
-// Now reads the GPU's clock: PTIMER, or with an unknown driver CLOCK_REALTIME, which
-// it follows to about a millisecond.
+// Now returns the GPU's time, PTIMER. With an unknown driver it is CLOCK_REALTIME, which PTIMER follows to about a millisecond.
 func (m *Monitor) Now() (time.Duration, error) {
 	if m.client == nil {
 		return time.Duration(time.Now().UnixNano()), nil
@@ -133,10 +131,10 @@ func (m *Monitor) Now() (time.Duration, error) {
 	return t, m.told(err)
 }
 
-// Lost is closed when the driver said that the GPU is gone, or by Close.
+// Lost is closed when the driver reports that the GPU is gone, or by Close.
 func (m *Monitor) Lost() <-chan struct{} { return m.lost }
 
-// Events reads the GPU's record of context switches, of all processes.
+// Events opens the GPU's record of the context switches of all processes.
 func (m *Monitor) Events() (accounting.EventSource, error) {
 	if m.client == nil {
 		return nil, m.why
@@ -151,7 +149,7 @@ func (m *Monitor) Events() (accounting.EventSource, error) {
 	return &eventSource{m: m, e: e, buf: make([]rm.Switch, 1024)}, nil
 }
 
-// eventSource is rm's events as accounting reads them.
+// eventSource adapts rm.Events to accounting.
 type eventSource struct {
 	m     *Monitor
 	e     *rm.Events
@@ -230,7 +228,7 @@ func (m *Monitor) control(h gpu.Handles) (*rm.Control, error) {
 	return rm.NewControl(n, objects, rm.ControlOptions{})
 }
 
-// control is power over one context.
+// control controls one context.
 type control struct {
 	m *Monitor
 	c *rm.Control
@@ -241,8 +239,7 @@ func (c *control) Resume() error                      { return c.m.told(c.c.Enab
 func (c *control) SetTimeslice(d time.Duration) error { return c.m.told(c.c.SetTimeslice(d)) }
 func (c *control) Close() error                       { return c.c.Close() }
 
-// Close ends the watch. Nobody uses a source of registers any more, and event
-// sources are closed before; controls may stay.
+// Close ends the watch. Sources of registers must be unused, and event sources closed before. Controls may stay.
 func (m *Monitor) Close() error {
 	m.cancel()
 	m.watch.Wait()

@@ -47,7 +47,7 @@ func (c *Context) pooled(n uint64) {
 // full reports whether there is anything to give back.
 func (p *pool) full() bool { return p.kept.Load() > 0 }
 
-// empty gives the GPU what the pool has and nobody uses.
+// empty returns unused memory of the pool to the GPU.
 func (c *Context) empty() {
 	if c.pool.kept.Swap(0) > 0 {
 		c.trim()
