@@ -277,7 +277,7 @@ func TestRecordMeterOfNobody(t *testing.T) {
 	}
 }
 
-// TestRecordMeterTellsRunning says who was on the engine at the end of a phase.
+// TestRecordMeterTellsRunning checks which context was on the engine at the end of a phase.
 func TestRecordMeterTellsRunning(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(15*ms, 21*ms)}

@@ -15,7 +15,7 @@ type Simulation interface {
 // when it is polled, since the ticks that a [SimulatedSampler] skips would cost nothing otherwise.
 type PolledSimulation interface {
 	Simulation
-	// Polling says whether the GPU is polled at every tick from now on.
+	// Polling reports whether the GPU is polled at every tick from now on.
 	Polling(on bool)
 }
 

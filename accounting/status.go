@@ -40,7 +40,7 @@ const (
 	Switching
 )
 
-// EntryState tells whether the channel on the engine executes or has work waiting, by its entry in
+// EntryState reports whether the channel on the engine executes or has work waiting, by its entry in
 // the GPU's channel table.
 type EntryState uint8
 
@@ -75,7 +75,7 @@ type Watcher interface {
 // A sampler makes the request before its first Sample, as Config.Idle needs it.
 type EntryReader interface {
 	Source
-	// ReadEntries says whether Sample is to read the entry from now on.
+	// ReadEntries reports whether Sample is to read the entry from now on.
 	ReadEntries(yes bool)
 }
 

@@ -12,8 +12,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// turns are who had the GPU from when, as a policy let launches run and had them
-// leave at once.
+// turns lists which launch had the GPU from when, if launches that are told to leave do so at once.
 func turns(policy string, until time.Duration, kernels ...*kernel) (list []string) {
 	s := newKernelSim(policy, fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}}, guests(1, 1, 1, 1)...)
 	for _, k := range kernels {

@@ -194,7 +194,7 @@ func (s *kernelSim) pass(d time.Duration, rates []float64, busy bool) {
 	s.now += d
 }
 
-// has is whether a guest has a launch.
+// has reports whether a guest has a launch.
 func (s *kernelSim) has(id fairshare.GuestID) bool {
 	return slices.ContainsFunc(s.here, func(k *kernel) bool { return k.Guest == id })
 }

@@ -66,7 +66,7 @@ func newSim(policy string, measured bool, seed uint64, guests ...*simGuest) *sim
 	return s
 }
 
-// wants is whether g has work at the present instant.
+// wants reports whether g has work at the present instant.
 func (s *simGPU) wants(g *simGuest) bool { return g == s.running || g.attend && g.ready <= s.now }
 
 // run executes until t, and asks the policy whenever it wants to be.

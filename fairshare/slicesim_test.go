@@ -136,7 +136,7 @@ func (s *slicedGPU) feed() {
 	}
 }
 
-// works is whether it has work, on the GPU or not.
+// works reports whether it has work, on the GPU or not.
 func (s *slicedGPU) works(c *slicedContext) bool {
 	if c.ended == 0 && s.now >= c.next-c.loads {
 		return true
@@ -144,7 +144,7 @@ func (s *slicedGPU) works(c *slicedContext) bool {
 	return len(c.queue) > 0 || c.think == 0 && c.next <= s.now+refill || c.next <= s.now
 }
 
-// runnable is whether it could have the GPU.
+// runnable reports whether it could have the GPU.
 func (s *slicedGPU) runnable(c *slicedContext) bool {
 	off := c.g.held && s.deep >= 0 && s.now >= c.g.heldAt+s.deep
 	return len(c.queue) > 0 && !off

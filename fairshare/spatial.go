@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// SpatialUse tells whether it would have been enough to evict a launch from some of the SMs, and if
+// SpatialUse reports whether it would have been enough to evict a launch from some of the SMs, and if
 // not, why.
 type SpatialUse uint8
 

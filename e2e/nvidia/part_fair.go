@@ -103,7 +103,7 @@ func distances(found []fairMeasure, scheme string) (all float64, runs []float64)
 	return figure.Together(programs, figure.Distance[float64])
 }
 
-// fairWindow is for how long a program is measured under a scheme, after fairWarm in
+// fairWindow is how long a program is measured under a scheme, after fairWarm in
 // which that finds out what the program is like, and pays back what it let somebody take
 // meanwhile: LoGA's programs ran for seconds.
 func (c *crowd) fairWindow(scheme string) time.Duration {
@@ -117,7 +117,7 @@ func (c *crowd) fairWarm() time.Duration {
 	return pick(c.bench, 0, 200*time.Millisecond, 160*time.Millisecond)
 }
 
-// aloneWindow is for how long a program is measured alone. Half as long does, since
+// aloneWindow is how long a program is measured alone. Half as long does, since
 // nothing interrupts it there; but NEON stops it in each round all the same.
 func (c *crowd) aloneWindow(accounting string) time.Duration {
 	if accounting == "neon" {

@@ -169,7 +169,7 @@ func (s *sharing) once(ctx context.Context, guests []*member, equally bool) (f s
 	return f, nil
 }
 
-// shareWarm is for how long guests work before a window: the policy finds the shares.
+// shareWarm is how long guests work before a window: the policy finds the shares.
 const shareWarm = 2 * time.Second
 
 // measure is what each guest's kernels in a window come to.

@@ -178,11 +178,11 @@ func kept(ran *tenant.Ran, alone time.Duration) float64 {
 // guests are to be done, and natives under default time slicing.
 const guestsPart, nativesPart = 0.5, 0.8
 
-// urgentWarm is for how long the batch program is at work before the urgent one begins,
+// urgentWarm is how long the batch program is at work before the urgent one begins,
 // and after it.
 const urgentWarm = 150 * time.Millisecond
 
-// urgentWindow is for how long the urgent program works.
+// urgentWindow is how long the urgent program works.
 func (u *contest) urgentWindow() time.Duration {
 	return pick(u.bench, 100*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond)
 }

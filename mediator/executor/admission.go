@@ -36,7 +36,7 @@ type estimate struct {
 	long bool
 }
 
-// turnTimeout is for how long a context waits for another that goes before it. That context's
+// turnTimeout is how long a context waits for another that goes before it. That context's
 // executor may be busy with something else, or gone.
 const turnTimeout = 5 * time.Millisecond
 

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// PollWindow is for how long an executor without work polls its rings before it asks for a
+	// PollWindow is how long an executor without work polls its rings before it asks for a
 	// doorbell and sleeps: about as long as waking takes.
 	PollWindow = 200 * time.Microsecond
 	// shortWaitWindow is the same while a kernel leaves for an urgent one, and while what it left

@@ -23,7 +23,7 @@ const (
 	MaxFiles   = 40
 )
 
-// sendLimit is for how long Send waits for room. A process that reads nothing for so long is
+// sendLimit is how long Send waits for room. A process that reads nothing for so long is
 // stopped or stuck.
 const sendLimit = time.Second
 

@@ -84,7 +84,7 @@ const (
 
 // Limits that concern the daemon's silence.
 const (
-	// SuspensionLimit is for how long after the daemon's last heartbeat an executor obeys a
+	// SuspensionLimit is how long after the daemon's last heartbeat an executor obeys a
 	// suspension.
 	SuspensionLimit = 2 * time.Second
 	// SilenceLimit is how long after the daemon's last heartbeat an executor begins to give

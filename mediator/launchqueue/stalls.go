@@ -21,7 +21,7 @@ const (
 	// leaves the GPU idle for some 5 % of the time at most, however it goes about it.
 	minBackoff = TurnLimit
 	maxBackoff = 64 * TurnLimit
-	// maxUngranted is for how long, in all, launches of a guest are believed to have the GPU that
+	// maxUngranted is how long, in all, launches of a guest are believed to have the GPU that
 	// the daemon did not let there. Executors let launches run by themselves when the daemon was
 	// silent, and when a context is put back; both are exceptions. The sum decays in
 	// ungrantedDecay times as long as it took to accumulate.

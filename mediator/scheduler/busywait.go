@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// BusyWait says whether the daemon and executors poll for launches, and for the order to leave, rather
+// BusyWait reports whether the daemon and executors poll for launches, and for the order to leave, rather
 // than sleep until they are woken. The zero value decides by itself and never polls for urgent guests.
 type BusyWait struct {
 	Mode BusyWaitMode

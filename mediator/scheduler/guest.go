@@ -38,7 +38,7 @@ type Activity struct {
 	// Backlog reports whether commands wait that were not given to the GPU.
 	Backlog  bool
 	Counters ipc.Counters // sums over all contexts
-	// Worked is for how long the contexts had commands on the GPU, in all; 0 if that is unknown.
+	// Worked is how long the contexts had commands on the GPU, in all; 0 if that is unknown.
 	Worked time.Duration
 }
 

@@ -267,7 +267,7 @@ func (s *Scheduler) setLaunchModes(guests []*Guest) {
 	}
 }
 
-// setByKernel says whether a new policy decides about single launches.
+// setByKernel reports whether a new policy decides about single launches.
 func (l *launches) setByKernel(yes bool) {
 	l.queue.Reannounce()
 	if l.byKernel == yes && l.changed != nil {

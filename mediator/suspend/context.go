@@ -17,7 +17,7 @@ type DesiredState struct {
 	// never.
 	Suspend   bool
 	DisableAt time.Duration
-	// Slice is for how long a context runs before the next one's turn; 0 is the driver's own
+	// Slice is how long a context runs before the next one's turn; 0 is the driver's own
 	// choice.
 	Slice time.Duration
 }
@@ -37,7 +37,7 @@ const (
 	sliceAttempts   = 3
 	minRetryDelay   = 5 * time.Millisecond
 	maxRetryDelay   = time.Second
-	// quietTime is for how long a context that its executor may have enabled is neither
+	// quietTime is how long a context that its executor may have enabled is neither
 	// disabled nor sliced after the controller has enabled it too. The executor checks twice in
 	// that time. It may still be about to enable the context or to restore its time slice, and
 	// must not take the next disable for the one that it undid.

@@ -4,7 +4,7 @@ package ability
 
 import "fmt"
 
-// State says whether an ability is there.
+// State reports whether an ability is there.
 type State string
 
 // The states.
