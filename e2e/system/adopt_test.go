@@ -60,7 +60,7 @@ func TestAdoptSilentGuest(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("another of its name: %v", err)
 	}
-	for _, name := range []string{"c", "d"} {
+	for _, name := range []string{"c", "d", "e", "f"} {
 		v := h.NewVM(api.VMSpec{Name: name})
 		if os.Geteuid() == 0 && v.Confinement.UID == before.Confinement.UID {
 			t.Errorf("%s is user %d, as the silent guest is", name, v.Confinement.UID)

@@ -245,6 +245,8 @@ func TestWaits(t *testing.T) {
 		{"memory, once", no, "{ .param .b64 x; .param .b64 y; st.param.b64 [x], 64; call (y), malloc, (x); ld.param.b64 %rd5, [y]; } st.global.u64 [%rd1], %rd5;"},
 		{"a constant pointer to what is polled", all,
 			"ld.const.u64 %rd5, [pointer]; st.u32 [%rd5], 1; L: bar.sync 0; ld.global.u32 %r1, [flags+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a constant pointer to what looks back", all,
+			"ld.const.u64 %rd5, [pointer]; mul.wide.u32 %rd7, %r21, 4; add.s64 %rd6, %rd5, %rd7; mov.u64 %rd8, flags; add.s64 %rd9, %rd8, %rd7; st.u32 [%rd6+4], 1; L: ld.volatile.global.u32 %r1, [%rd9+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd9], 1;"},
 		{"steps and factors of 64 bits", no,
 			"st.global.u32 [%rd1], 1; L: add.s64 %rd4, %rd4, 0x8000000; shl.b64 %rd5, %rd4, 5; add.s64 %rd6, %a, %rd5; ld.global.u32 %r1, [%rd6]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a parameter loaded with another", all,
