@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,5 +149,26 @@ func TestReloadAfterOneThatFailed(t *testing.T) {
 	}
 	if got, want := d.service.config.Load(), before.evictionDeadline(); got.evictionDeadline() != want {
 		t.Errorf("kernels may take %v to leave, want %v", got.evictionDeadline(), want)
+	}
+}
+
+// TestReloadMaxOverhead: another bound of policy ffs starts that policy again.
+func TestReloadMaxOverhead(t *testing.T) {
+	s, d, log := newNVIDIA(t)
+	if err := d.loop.SetPolicy("ffs"); err != nil {
+		t.Fatal(err)
+	}
+	c := Config{GPUs: []GPUConfig{{Name: "gpu0", Kind: kindNVIDIA, Policy: "ffs"}}}
+	s.config.Store(&c)
+	for i, bound := range []float64{0.05, 0.05, 0.02} {
+		next := Config{GPUs: slices.Clone(c.GPUs)}
+		next.GPUs[0].MaxOverhead = bound
+		if _, err := s.Reload(next); err != nil {
+			t.Fatal(err)
+		}
+		starts := strings.Count(log.String(), "msg=policy gpu=gpu0 policy=ffs")
+		if want := []int{2, 2, 3}[i]; starts != want {
+			t.Errorf("max_overhead %v: the policy has started %d times, want %d", bound, starts, want)
+		}
 	}
 }

@@ -135,43 +135,53 @@ func (g *Guest) ID() fairshare.GuestID { return g.id }
 // Preconditions: g.mu is held.
 func (g *Guest) publish() { g.o.Executors.Publish(g.orders) }
 
-// Terms returns what the guest is granted.
-func (g *Guest) Terms() ipc.Terms {
+// update changes the guest's orders and publishes them.
+func (g *Guest) update(change func(*Orders)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.orders.Terms
+	change(&g.orders)
+	g.publish()
 }
+
+// current returns the guest's orders.
+func (g *Guest) current() Orders {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.orders
+}
+
+// Terms returns what the guest is granted.
+func (g *Guest) Terms() ipc.Terms { return g.current().Terms }
 
 // SetTerms changes what the guest is granted from the next decision on.
-func (g *Guest) SetTerms(t ipc.Terms) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.orders.Terms = t
-	g.publish()
-}
+func (g *Guest) SetTerms(t ipc.Terms) { g.update(func(o *Orders) { o.Terms = t }) }
 
 // Bill returns what the guest was charged. A suspension counts once it has ended.
-func (g *Guest) Bill() ipc.Bill {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.orders.Bill
-}
+func (g *Guest) Bill() ipc.Bill { return g.current().Bill }
+
+// Suspended reports whether the newest verdict suspends the guest.
+func (g *Guest) Suspended() bool { return g.current().Suspend }
 
 // charge adds GPU time to the bill.
-func (g *Guest) charge(d time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.orders.Bill.Used += d
-	g.publish()
-}
+func (g *Guest) charge(d time.Duration) { g.update(func(o *Orders) { o.Bill.Used += d }) }
 
 // chargeEviction adds an eviction for the guest's sake to the bill.
 func (g *Guest) chargeEviction(cost time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.orders.Bill.Caused++
-	g.orders.Bill.Charged += cost
-	g.publish()
+	g.update(func(o *Orders) {
+		o.Bill.Caused++
+		o.Bill.Charged += cost
+	})
+}
+
+// setLaunchMode changes how the executors treat launches.
+func (g *Guest) setLaunchMode(mode ipc.Mode, busyWait bool) {
+	g.update(func(o *Orders) { o.Mode, o.BusyWait = mode, busyWait })
+}
+
+// launchMode returns how the executors were told to treat launches.
+func (g *Guest) launchMode() (mode ipc.Mode, busyWait bool) {
+	o := g.current()
+	return o.Mode, o.BusyWait
 }
 
 // SetSuspended carries out a verdict at now, an instant of the host's clock. It reports whether
@@ -220,36 +230,6 @@ func (g *Guest) heartbeat(now time.Duration) bool {
 		g.o.Controller.Invalidate()
 	}
 	return true
-}
-
-// setLaunchMode changes how the executors treat launches.
-func (g *Guest) setLaunchMode(mode ipc.Mode, busyWait bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.orders.Mode, g.orders.BusyWait = mode, busyWait
-	g.publish()
-}
-
-// setPollLimit changes how long the executors may poll in a wait.
-func (g *Guest) setPollLimit(limit time.Duration) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.orders.PollLimit = limit
-	g.publish()
-}
-
-// launchMode returns how the executors were told to treat launches.
-func (g *Guest) launchMode() (mode ipc.Mode, busyWait bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.orders.Mode, g.orders.BusyWait
-}
-
-// Suspended reports whether the newest verdict suspends the guest.
-func (g *Guest) Suspended() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.orders.Suspend
 }
 
 // suspendedSince returns when the present suspension began, if there is one.

@@ -262,8 +262,8 @@ func (s *Scheduler) pollLimit(g *Guest, guests []*Guest) time.Duration {
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) setLaunchModes(guests []*Guest) {
 	for _, g := range guests {
-		g.setLaunchMode(s.launchMode(g, guests), s.waitsBusily())
-		g.setPollLimit(s.pollLimit(g, guests))
+		mode, wait, limit := s.launchMode(g, guests), s.waitsBusily(), s.pollLimit(g, guests)
+		g.update(func(o *Orders) { o.Mode, o.BusyWait, o.PollLimit = mode, wait, limit })
 	}
 }
 

@@ -56,7 +56,9 @@ func (p *play) step(limit time.Duration) {
 			w.claim.Start(now)
 			w.end = now + w.left
 		case slotstate.ToEvict:
-			w.left = max(w.end-now, 1)
+			if w.claim.Started() { // else it was told so on its way to the GPU
+				w.left = max(w.end-now, 1)
+			}
 			w.claim.Leave(now, w.length-w.left)
 			w.ready = now
 		case slotstate.Running:
