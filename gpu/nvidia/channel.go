@@ -15,35 +15,36 @@ import (
 )
 
 const (
-	// slotCount is how many commands are remembered: those whose outcomes are kept,
+	// slotCount is the number of commands that a channel remembers: those whose outcomes are kept,
 	// and one before each.
 	slotCount = 2 * gpu.OutcomesKept
-	// cellBytes is what a copy may have to or from memory that is not registered for
-	// it to go by way of page-locked memory of the channel's own, so that it waits
-	// for nothing but its own stream: control blocks and their words are shorter.
+	// cellBytes is the longest copy to or from unregistered memory that goes through the channel's
+	// own page-locked memory, so that it waits only for its own stream. Control blocks and their
+	// words are shorter.
 	cellBytes = 1024
-	// bounceBytes is the same for copies out, of which there is one at a time.
+	// bounceBytes is the same limit for copies out of the GPU. Only one copy uses this buffer at a
+	// time.
 	bounceBytes = 1 << 20
-	// wordBytes keeps the word that the GPU writes on a line of its own.
+	// wordBytes keeps the word that the GPU writes on a cache line of its own.
 	wordBytes = 128
 )
 
-// lane is a channel's objects of the driver. It outlives the channel where
-// commands are under way.
+// lane holds the driver's resources of a channel. It outlives the channel while commands are under
+// way.
 type lane struct {
 	stream cuda.Stream
 	mem    []byte // the word, and a cell for each slot
 	word   *atomic.Uint64
-	last   atomic.Uint64  // what the word will come to
+	last   atomic.Uint64  // the word's value after the newest command
 	tail   atomic.Uintptr // the event behind the newest command
-	// fetched is the word when the output of kernels was fetched.
+	// fetched is the word's value when the output of kernels was last fetched.
 	fetched uint64
 	args    *cuda.Args
-	starts  [slotCount]cuda.Event // made when they are needed
+	starts  [slotCount]cuda.Event // created on first use
 	ends    [slotCount]cuda.Event
-	wakers  [slotCount]cuda.Event // which raise an interrupt
-	// bounce is made when it is needed; it is free when the word has come to
-	// bounced and that has landed.
+	wakers  [slotCount]cuda.Event // these raise an interrupt
+	// bounce is created on first use. It is free once the word has reached bounced and that copy
+	// has been finished.
 	bounce  []byte
 	bounced uint64
 }
@@ -55,67 +56,68 @@ type Channel struct {
 	spin time.Duration
 
 	base uint64        // the lane's word before the channel's first command
-	seen atomic.Uint64 // fences that are reached, and whose copies have landed
+	seen atomic.Uint64 // fences reached, with their copies finished
 	sent atomic.Uint64 // newest fence queued
-	// told is the newest whose end will be told: less than sent behind a word, whose
-	// end is queued when somebody asks, or with the next command's.
+	// told is the newest fence whose end the GPU will signal. It is less than sent after an
+	// unsignalled word copy, whose signal is queued on demand or with the next command's.
 	told    atomic.Uint64
-	putting sync.Mutex // held while a command is put, or the end of one
-	// drowsy is for how many more commands somebody is expected to sleep.
+	putting sync.Mutex // held while a command or its end is queued
+	// drowsy is the number of further commands whose ends raise an interrupt, because a caller is
+	// expected to sleep.
 	drowsy atomic.Int32
 	dead   atomic.Bool
-	gone   chan struct{} // closed when the context is poisoned, or the channel closed
+	gone   chan struct{} // closed when the context is poisoned or the channel is closed
 	once   sync.Once
 
-	zeroed uint64 // how far of Context.zero was waited for
+	zeroed uint64 // progress of Context.zero that this channel has waited for
 
-	mu     sync.Mutex // slots, latest and sight; not held while the driver is called
+	mu     sync.Mutex // guards slots, latest and sight; not held while the driver is called
 	slots  [slotCount]slot
 	latest ended
 	sight  sight
-	looked atomic.Int64 // when somebody last looked, on the host's clock
+	looked atomic.Int64 // when the word was last polled, on the host's clock
 }
 
-// sight is a look, on the host's clock, that found commands up to fence reached, and
-// the look before it, which did not.
+// sight is a poll, on the host's clock, that found the commands up to fence reached, and the time
+// of the poll before it, which did not.
 type sight struct {
 	fence      uint64
 	before, at time.Duration
 }
 
-// ended is when a command ended, on the GPU's clock.
+// ended is the time at which a command ended, on the GPU's clock.
 type ended struct {
 	fence uint64
 	at    time.Duration
 }
 
-// slot keeps what is known of a command.
+// slot is the channel's record of one command.
 type slot struct {
 	fence  uint64
 	kernel *Function
 	began  beginning
-	// called is when the driver's call for a launch was over, on the GPU's clock by the
-	// host's, which is good to some 10 µs; 0 where that is not known. took is how long
-	// it was since its event was recorded.
+	// called is the time at which the driver's launch call returned, converted from the host's
+	// clock to the GPU's with an error of about 10 µs, or 0 if unknown. took is the time since the
+	// event before the launch was recorded.
 	called   time.Duration
 	took     time.Duration
-	dst, src []byte // a copy out of page-locked memory, to be made when it is done
-	sleepers int    // wait for its waker, and for the word behind that
-	untold   bool   // it has no event: that of a later command tells
+	dst, src []byte // a copy out of page-locked memory, to be made when the command is done
+	sleepers int    // callers waiting for its waker, and for the word after it
+	untold   bool   // it has no event; a later command's event signals its end
 	end      cuda.Event
-	waker    cuda.Event // that one can sleep for; 0: none
+	waker    cuda.Event // an event that callers can sleep on; 0: none
 }
 
-// beginning keeps what is known of a command's start.
+// beginning is the source of a command's start time.
 type beginning uint8
 
 const (
 	recorded beginning = iota // it has an event of its own
-	behind                    // when the one before it ended: that was not done when it was queued
-	unknown                   // no more than when it ended
+	behind                    // it started when the command before it ended, which was not done when it was queued
+	unknown                   // only its end is known
 )
 
-// NewChannel makes a channel.
+// NewChannel returns a new channel, on the stream of a closed one if one is idle.
 func (c *Context) NewChannel() (gpu.Channel, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -142,7 +144,8 @@ func (c *Context) NewChannel() (gpu.Channel, error) {
 func newLane(d Driver) (*lane, error) {
 	l := &lane{args: cuda.NewArgs()}
 	var err error
-	// First: the memory stays until the process ends, and who is refused may try again.
+	// The stream comes first: the memory stays until the process ends, and the caller may try again
+	// after an error.
 	if l.stream, err = d.StreamCreate(cuda.StreamNonBlocking, 0); err != nil {
 		return nil, err
 	}
@@ -153,7 +156,7 @@ func newLane(d Driver) (*lane, error) {
 	return l, nil
 }
 
-// idleLane returns a lane without commands under way.
+// idleLane returns a lane on which nothing is under way, or nil.
 func (c *Context) idleLane() *lane {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,8 +169,7 @@ func (c *Context) idleLane() *lane {
 	return nil
 }
 
-// lanes returns all lanes of the context.
-// Preconditions: mu is held.
+// lanes returns all lanes of the context. The caller holds mu.
 func (c *Context) lanes() []*lane {
 	all := slices.Clone(c.idle)
 	for _, ch := range c.channels {
@@ -176,14 +178,14 @@ func (c *Context) lanes() []*lane {
 	return all
 }
 
-// cell returns a slot's page-locked memory.
+// cell returns n bytes of a slot's page-locked memory.
 func (l *lane) cell(i uint64, n int) []byte {
 	at := wordBytes + int(i)*cellBytes
 	return l.mem[at : at+n : at+n]
 }
 
-// landing is page-locked memory for a copy out of n bytes to memory that is not,
-// nil where there is none now. The context is current.
+// landing returns page-locked memory for a copy of n bytes out of the GPU to memory that is not
+// page-locked, or nil if none is free. The context is current.
 func (ch *Channel) landing(i uint64, n int) []byte {
 	switch {
 	case n <= cellBytes:
@@ -194,7 +196,7 @@ func (ch *Channel) landing(i uint64, n int) []byte {
 	if ch.bounce == nil {
 		mem, err := pinned(ch.c.drv, bounceBytes)
 		if err != nil {
-			return nil // it goes without
+			return nil // the copy does without
 		}
 		ch.bounce = mem
 	}
@@ -202,7 +204,7 @@ func (ch *Channel) landing(i uint64, n int) []byte {
 	return ch.bounce[:n]
 }
 
-// usable returns the reason why nothing can be queued, or nil.
+// usable returns an error if nothing can be queued.
 func (ch *Channel) usable() error {
 	if err := ch.c.usable(); err != nil {
 		return err
@@ -213,8 +215,8 @@ func (ch *Channel) usable() error {
 	return nil
 }
 
-// begin readies the driver and the next command's slot. zeroed is how far fresh
-// memory must have been zeroed before it. The caller ends it with end.
+// begin prepares the driver and the next command's slot. Fresh memory must have been zeroed up to
+// zeroed before the command runs. The caller must call end afterwards, even after an error.
 func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 	if i, err = ch.beginUntimed(zeroed); err != nil {
 		return i, err
@@ -231,7 +233,7 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 	return i, nil
 }
 
-// beginUntimed is begin for a command of whose time only the end is kept.
+// beginUntimed is begin for a command of which only the end time is kept.
 func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 	f := ch.sent.Load() + 1
 	i = f % slotCount
@@ -260,7 +262,7 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 	return i, nil
 }
 
-// record records an event behind what is queued.
+// record records an event after the commands queued so far and creates the event if necessary.
 func (ch *Channel) record(e *cuda.Event, flags uint32) (err error) {
 	if *e == 0 {
 		if *e, err = ch.c.drv.EventCreate(flags); err != nil {
@@ -270,8 +272,8 @@ func (ch *Channel) record(e *cuda.Event, flags uint32) (err error) {
 	return ch.c.drv.EventRecord(*e, ch.stream)
 }
 
-// room waits until the command that had the slot of f is long done, and nobody waits in
-// the driver any more for its event, which f will have.
+// room waits until the command that had the slot of f is long done and no caller waits in the
+// driver for that slot's event, which f will reuse.
 func (ch *Channel) room(f uint64) error {
 	if f <= gpu.OutcomesKept {
 		return nil
@@ -291,8 +293,8 @@ func (ch *Channel) room(f uint64) error {
 	}
 }
 
-// end ends the command that begin began: err is what the driver said of it. What
-// can't be told of its end is queued all the same, and poisons the context.
+// end finishes the command that begin began; err is the driver's error for it. A command whose end
+// can't be signalled is queued all the same, and poisons the context.
 func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 	defer ch.c.leave()
 	defer ch.putting.Unlock()
@@ -339,24 +341,24 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 	}
 	fence, err := ch.end("launch", i, err)
 	if err == nil {
-		// While the GPU is at it, which is waited for anyway.
+		// The GPU is at work already, so this costs the launch nothing.
 		ch.called(i, then)
 	}
 	return fence, err
 }
 
-// called notes that the call for the launch in slot i ended then, on the host's clock.
+// called records that the call for the launch in slot i returned at then, on the host's clock.
 func (ch *Channel) called(i uint64, then time.Duration) {
 	now, err := ch.c.was(then)
 	if err != nil {
-		return // the stamps have to do
+		return // the event times have to do
 	}
 	ch.mu.Lock()
 	ch.slots[i].called = now
 	ch.mu.Unlock()
 }
 
-// Done returns the newest fence reached. In a context that a fault has ended all are.
+// Done returns the newest fence reached. In a context that a fault has ended, all fences are.
 func (ch *Channel) Done() gpu.Fence {
 	ch.nudge()
 	n := ch.reached()
@@ -366,7 +368,7 @@ func (ch *Channel) Done() gpu.Fence {
 	return gpu.Fence(n)
 }
 
-// reached returns the newest fence whose end was reported.
+// reached returns the newest fence whose end was signalled.
 func (ch *Channel) reached() uint64 {
 	n, seen := ch.word.Load()-ch.base, ch.seen.Load()
 	if seen == ch.told.Load() {
@@ -381,7 +383,7 @@ func (ch *Channel) reached() uint64 {
 	return n
 }
 
-// land makes the copies that have come as far as their cells.
+// land makes the copies from the cells of the commands up to n.
 func (ch *Channel) land(n uint64, s sight) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -401,8 +403,8 @@ func (ch *Channel) land(n uint64, s sight) {
 	}
 }
 
-// awaited is the command that is next to be done, as far as that is told: not a word,
-// whose end is told with what comes behind it. The caller holds mu.
+// awaited returns the next command to be done, as far as signals show it. Word copies without a
+// signal count as done with the command after them. The caller holds mu.
 func (ch *Channel) awaited() uint64 {
 	f := ch.word.Load() - ch.base + 1
 	for sent := ch.sent.Load(); f < sent && ch.slots[f%slotCount].fence == f && ch.slots[f%slotCount].untold; f++ {
@@ -410,8 +412,7 @@ func (ch *Channel) awaited() uint64 {
 	return f
 }
 
-// executing is the command that is next to be done, and the name of its kernel, "" for
-// none.
+// executing returns the next command to be done and the name of its kernel, or "" if there is none.
 func (ch *Channel) executing() (f uint64, kernel string) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -422,11 +423,11 @@ func (ch *Channel) executing() (f uint64, kernel string) {
 	return f, kernel
 }
 
-// wake ends all waits, because their commands will not finish.
+// wake ends all waits: their fences will never be reached.
 func (ch *Channel) wake() { ch.once.Do(func() { close(ch.gone) }) }
 
-// drop has the channel done with: nothing is written to the program's memory any
-// more but by the GPU itself.
+// drop abandons the channel's commands: from now on only the GPU itself writes to the program's
+// memory. It reports whether this call was the first.
 func (ch *Channel) drop() bool {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
@@ -437,9 +438,9 @@ func (ch *Channel) drop() bool {
 	return true
 }
 
-// Close lets go of the channel. What is queued goes on, and nobody is told.
+// Close releases the channel. Queued commands go on, and their outcomes are lost.
 func (ch *Channel) Close() error {
-	ch.tellAll() // who has the lane next is to know
+	ch.tellAll() // the lane's next channel has to know when it is idle
 	if !ch.drop() {
 		return nil
 	}

@@ -22,34 +22,35 @@ type Context struct {
 	o      gpu.ContextOptions
 	ctx    cuda.Context
 	group  gpu.GroupID
-	grip   grip // on its channels; handles.go
+	grip   grip // control of its own channels; handles.go
 	window window
 
 	clock  *gpuClock
-	lag    time.Duration // of kernels on an idle GPU
+	lag    time.Duration // launch lag of kernels on an idle GPU
 	memory ledger
-	table  table       // of allocations and modules' variables
-	host   ranges      // registered memory of the program's
-	zero   *Channel    // fresh memory is zeroed in it
-	zeroes sync.Mutex  // held while that is put there
-	owed   owed        // freed, and not given back yet
-	pool   pool        // the driver's, of memory
-	frees  sync.Mutex  // free is made, and used, by one at a time
-	free   cuda.Stream // memory is given back in it that several channels may use; 0: not needed yet
+	table  table       // allocations and modules' variables
+	host   ranges      // registered memory of the program
+	zero   *Channel    // zeroes fresh memory
+	zeroes sync.Mutex  // held while a zeroing is queued
+	owed   owed        // memory freed by the guest and not yet returned by the GPU
+	pool   pool        // the driver's memory pool
+	frees  sync.Mutex  // guards free
+	free   cuda.Stream // frees memory that several channels may use; 0: not needed yet
 	pauses pauses
 
 	fault atomic.Pointer[error]
 	hung  chan struct{}
 	hang  sync.Once
 	over  atomic.Bool
-	// asleep is how many wait for an event, or ask for one, without having been waited for.
+	// asleep is the number of callers that wait for an event or query one, for which Close has to
+	// wait.
 	asleep  atomic.Int32
-	heeding atomic.Bool // watch has somebody ask
+	heeding atomic.Bool // a goroutine started by watch is querying events
 
 	mu       sync.Mutex
 	channels []*Channel
-	idle     []*lane // of closed channels, to be used again
-	local    uint64  // taken for local memory of resident threads
+	idle     []*lane // of closed channels, for reuse
+	local    uint64  // charged for local memory of resident threads
 	stop     chan struct{}
 	watching sync.WaitGroup
 }
@@ -75,8 +76,7 @@ func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
 	return c, nil
 }
 
-// begin makes the objects that a context has from the start.
-// Preconditions: the context is current.
+// begin creates the resources that a context has from the start. The context is current.
 func (c *Context) begin() error {
 	for _, limit := range []int{cuda.LimitPrintfFIFOSize, cuda.LimitMallocHeapSize} {
 		n, err := c.drv.CtxGetLimit(limit)
@@ -106,7 +106,7 @@ func (c *Context) begin() error {
 	return nil
 }
 
-// enter makes the context current for calls of the driver, until leave.
+// enter makes the context current for driver calls until leave.
 func (c *Context) enter() error {
 	runtime.LockOSThread()
 	if c.over.Load() {
@@ -117,8 +117,8 @@ func (c *Context) enter() error {
 
 func (c *Context) leave() { runtime.UnlockOSThread() }
 
-// do calls f with the context current, and has errors mean what package gpu's do.
-// One that ends the context poisons it.
+// do calls f with the context current and translates errors to package gpu's. An error that ends
+// the context poisons it.
 func (c *Context) do(what string, f func() error) error {
 	err := c.enter()
 	if err == nil {
@@ -128,7 +128,7 @@ func (c *Context) do(what string, f func() error) error {
 	return c.failed(what, err)
 }
 
-// failed describes an error of the driver. An error that ends the context poisons it.
+// failed translates an error of the driver. An error that ends the context poisons it.
 func (c *Context) failed(what string, err error) error {
 	if err == nil {
 		return nil
@@ -140,7 +140,7 @@ func (c *Context) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, meaning(err))
 }
 
-// suspect names the kernel that must have caused a fault, where only one can have.
+// suspect returns the name of the kernel that must have caused a fault, or "" if several can have.
 func (c *Context) suspect() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -157,8 +157,7 @@ func (c *Context) suspect() string {
 	return name
 }
 
-// poison ends the context for its user: what is queued will not be done, as far as
-// anybody is told.
+// poison ends the context for its user: queued commands are reported as not done.
 func (c *Context) poison(err error) {
 	if !c.fault.CompareAndSwap(nil, &err) {
 		return
@@ -180,7 +179,7 @@ func (c *Context) poison(err error) {
 	}
 }
 
-// usable returns the reason why the context can't be used, or nil.
+// usable returns an error if the context can't be used.
 func (c *Context) usable() error {
 	if f := c.fault.Load(); f != nil {
 		return *f
@@ -194,7 +193,7 @@ func (c *Context) usable() error {
 // Group returns the channel group of the context's kernels.
 func (c *Context) Group() gpu.GroupID { return c.group }
 
-// Fault returns what poisoned the context, or nil.
+// Fault returns the error that poisoned the context, or nil.
 func (c *Context) Fault() error {
 	if f := c.fault.Load(); f != nil {
 		return *f
@@ -202,15 +201,15 @@ func (c *Context) Fault() error {
 	return nil
 }
 
-// Hung is closed when a kernel runs that nothing but the end of the process will
-// stop. Close does not wait for it.
+// Hung is closed when a kernel runs that only the end of the process will stop. Close does not wait
+// for it.
 func (c *Context) Hung() <-chan struct{} { return c.hung }
 
-// closingLimit is how long Close waits for running commands.
+// closingLimit bounds the time that Close waits for running commands.
 const closingLimit = 2 * time.Second
 
-// Close frees all. It waits for what runs, up to two seconds; what runs on is
-// ended with the process, and Close then answers [gpu.ErrTimeLimit].
+// Close frees all resources. It waits up to two seconds for running commands. A kernel that runs on
+// ends with the process, and Close then returns [gpu.ErrTimeLimit].
 func (c *Context) Close() error {
 	if !c.over.CompareAndSwap(false, true) {
 		return nil
@@ -218,7 +217,7 @@ func (c *Context) Close() error {
 	defer c.memory.close()
 	defer c.grip.close()
 	close(c.stop)
-	c.closeWindow() // while the memory is the context's
+	c.closeWindow() // while the context still owns the memory
 	c.watching.Wait()
 	c.mu.Lock()
 	channels := slices.Clone(c.channels)
@@ -243,7 +242,7 @@ func (c *Context) Close() error {
 			return fmt.Errorf("close a context: a kernel runs on until the process ends: %w", gpu.ErrTimeLimit)
 		}
 	}
-	// All events were reached, but who slept for one may not have come back from the driver.
+	// All events were reached, but callers that slept on one may still be inside the driver.
 	for ; c.asleep.Load() > 0 && c.fault.Load() == nil && time.Now().Before(until); time.Sleep(50 * time.Microsecond) {
 	}
 	err := c.end()
@@ -251,8 +250,8 @@ func (c *Context) Close() error {
 	return err
 }
 
-// busy reports whether anything is on the GPU. A fault has ended it all, also one that
-// nobody has noticed yet. The context is current.
+// busy reports whether anything is on the GPU. Nothing is after a fault, even one that nobody has
+// noticed yet. The context is current.
 func (c *Context) busy() bool {
 	if c.fault.Load() != nil {
 		return false
@@ -268,12 +267,12 @@ func (c *Context) busy() bool {
 	return false
 }
 
-// end destroys the context, with all that is in it but page-locked memory, and memory that
-// is allocated: that is of the driver's pool, which goes with the process.
+// end destroys the context and everything in it except page-locked memory and allocated memory,
+// which belongs to the driver's pool and is freed with the process.
 func (c *Context) end() error {
 	err := c.drv.CtxDestroy(c.ctx)
 	if e, ok := errors.AsType[cuda.Error](err); ok && (e.Sticky() || c.fault.Load() != nil) {
-		return nil // it says what ended the context anyway
+		return nil // the error is the one that ended the context
 	}
 	if err != nil {
 		return fmt.Errorf("close a context: %w", meaning(err))

@@ -7,12 +7,12 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// wordSize is that of the copies that tell running kernels to leave.
+// wordSize is the size of the copies that tell running kernels to leave.
 const wordSize = 4
 
-// CopyIn copies from the program's memory to the GPU's. A short copy, or one from
-// registered memory, is queued at once; one of over 64 KiB waits for what is before
-// it, as the driver has no page-locked memory to take it into.
+// CopyIn copies from the program's memory to the GPU's. A short copy, or one from registered
+// memory, is queued at once. A copy of over 64 KiB from other memory waits for the commands before
+// it, as the driver has no page-locked memory to stage it in.
 func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	if err := ch.usable(); err != nil {
 		return 0, err
@@ -23,7 +23,7 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	}
 	begin, end := ch.begin, ch.end
 	if len(src) <= wordSize {
-		begin, end = ch.beginUntimed, ch.endUntold // nobody asks, and it is in a hurry
+		begin, end = ch.beginUntimed, ch.endUntold // nobody asks for its outcome, and it is urgent
 	}
 	i, err := begin(zeroed)
 	if err == nil && len(src) > 0 {
@@ -37,9 +37,9 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	return end("copy in", i, err)
 }
 
-// CopyOut copies from the GPU's memory to the program's. One of up to 1 MiB, or to
-// registered memory, is queued at once; one that is longer, or comes before another
-// such has ended, waits for what is before it.
+// CopyOut copies from the GPU's memory to the program's. A copy of up to 1 MiB, or to registered
+// memory, is queued at once. A longer copy, or one while another uses the bounce buffer, waits for
+// the commands before it.
 func (ch *Channel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 	if err := ch.usable(); err != nil {
 		return 0, err
@@ -112,7 +112,7 @@ func (ch *Channel) Copy3D(b *gpu.Copy3D) (gpu.Fence, error) {
 	return ch.end("copy a box", i, err)
 }
 
-// side checks that a side lies in one allocation, or in the program's memory.
+// side checks that a side of the box lies in one allocation or in the program's memory.
 func (ch *Channel) side(b *gpu.Copy3D, s *gpu.Side) (zeroed uint64, err error) {
 	n := b.Extent(s)
 	if s.Host == nil {
@@ -124,8 +124,8 @@ func (ch *Channel) side(b *gpu.Copy3D, s *gpu.Side) (zeroed uint64, err error) {
 	return 0, nil
 }
 
-// describe is the box as the driver takes it. It wants pitches and heights that
-// hold a row and a slice even where there is but one.
+// describe returns the box in the driver's form. The driver wants pitches and heights that hold a
+// row and a slice even where there is only one.
 func describe(b *gpu.Copy3D) cuda.Memcpy3D {
 	m := cuda.Memcpy3D{WidthInBytes: uintptr(b.Width), Height: uintptr(b.Height), Depth: uintptr(b.Depth)}
 	m.DstPitch, m.DstHeight = steps(b, &b.Dst)
@@ -205,7 +205,7 @@ func (ch *Channel) Set2D(dst gpu.Ptr, pitch uint64, value uint32, width int, n, 
 	return ch.end("set", i, err)
 }
 
-// checkElements refuses elements and rows that can't be.
+// checkElements returns an error for invalid element widths, counts and pitches.
 func checkElements(dst gpu.Ptr, pitch uint64, width int, n, rows uint64) error {
 	const most = 1 << 60 // keeps products from overflowing
 	switch {

@@ -16,32 +16,30 @@ import (
 	"vgpud/gpu/nvidia/rm"
 )
 
-// Options say which GPU to open, and how.
+// Options select the GPU to open and how.
 type Options struct {
-	// Device is which of the GPUs that this process sees: its UUID, its PCI address
-	// or its index, as [Find] takes it. Empty: the only one.
+	// Device selects one of the GPUs that this process sees by UUID, PCI address or index, as for
+	// [Find]. The empty string selects the only one.
 	Device string
-	// Connections is how many channels of the hardware a context's streams share, 2 to
-	// 32; 0 is CUDA's own choice, 8. Streams that share one wait for one another. With
-	// fewer a context is sooner disabled, and the driver finds whose a context switch was
-	// among fewer channels. It is for all of the process, and counts when the driver is
-	// opened.
+	// Connections is the number of hardware channels that a context's streams share, 2 to 32; 0
+	// keeps CUDA's default, 8. Streams that share one wait for one another. With fewer channels a
+	// context is disabled faster, and the driver attributes context switches among fewer channels.
+	// It applies to the whole process, and takes effect when the driver is opened.
 	Connections int
-	// Driver is libcuda unless set.
+	// Driver defaults to libcuda.
 	Driver Driver
-	// Clock is the host's; the real one unless set.
+	// Clock is the host's clock, by default the real one.
 	Clock clock.Clock
-	// GPUClock reads the GPU's clock without the GPU's help, so that it can be read
-	// while the context is off the GPU. Unless set it is Kernel's, or else
-	// extrapolated from when commands ran.
+	// GPUClock reads the GPU's clock without the GPU's help, so that it can be read while the
+	// context is off the GPU. By default it is Kernel's clock or, without Kernel, extrapolated from
+	// the times of commands.
 	GPUClock func() (time.Duration, error)
-	// Kernel reaches the driver beneath CUDA ([Beneath]), which alone can take a
-	// context's channels off the GPU and name them to another process, and reads the
-	// GPU's clock in any case. Unless it is set contexts have no handles, and the
-	// properties say that kernels can't be preempted.
+	// Kernel reaches the kernel driver below CUDA ([Beneath]). Only it can take a context's
+	// channels off the GPU and export them to another process. It also reads the GPU's clock.
+	// Without it contexts have no handles, and the properties say that kernels can't be preempted.
 	Kernel rm.Kernel
-	// CaptureOutput takes over the process's standard output, where the driver
-	// writes what kernels print. Unless it is set nothing that they print is seen.
+	// CaptureOutput takes over the process's standard output, where the driver writes the output of
+	// kernels. Otherwise that output is not available.
 	CaptureOutput bool
 	Log           *slog.Logger
 }
@@ -75,7 +73,7 @@ var (
 	_ gpu.Prompt        = (*Channel)(nil)
 )
 
-// Open opens a GPU. The caller closes it.
+// Open opens a GPU. The caller must close it.
 func Open(o Options) (*Device, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -122,16 +120,16 @@ func Open(o Options) (*Device, error) {
 	return d, nil
 }
 
-// environment is what the driver takes from there when it is opened, unless the
-// operator has said otherwise.
+// environment holds variables that the driver reads when it is opened, unless the operator has set
+// them.
 var environment = map[string]string{
-	// A kernel that is loaded when it is first launched waits, in the launch, for
-	// those that run.
+	// A kernel that is loaded lazily, at its first launch, waits in that launch for running
+	// kernels.
 	"CUDA_MODULE_LOADING": "EAGER",
 }
 
-// setEnvironment sets the variables that the driver reads when it is opened. connections
-// are Options'.
+// setEnvironment sets the variables that the driver reads when it is opened. connections is
+// Options.Connections.
 func setEnvironment(connections int) error {
 	if connections > 0 {
 		if err := os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", strconv.Itoa(connections)); err != nil {
@@ -149,7 +147,7 @@ func setEnvironment(connections int) error {
 	return nil
 }
 
-// readClock makes Now ask the driver beneath CUDA.
+// readClock makes Now read the clock through the kernel driver.
 func (d *Device) readClock() {
 	g, err := rm.Lookup(os.DirFS("/"), d.info.PCI)
 	if err == nil {
@@ -162,13 +160,13 @@ func (d *Device) readClock() {
 	d.o.GPUClock = d.beneath.Now
 }
 
-// Properties describe the GPU.
+// Properties returns the GPU's properties.
 func (d *Device) Properties() gpu.Properties { return d.info.Properties }
 
-// Info returns the GPU as [List] describes it.
+// Info returns the GPU's entry in [List].
 func (d *Device) Info() Info { return d.info }
 
-// Now returns the GPU's time. Without the driver beneath CUDA it needs a context.
+// Now returns the GPU's clock. If only commands read the clock, Now needs a context.
 func (d *Device) Now() (time.Duration, error) {
 	now := d.o.Clock.Now()
 	if d.o.GPUClock != nil {
@@ -206,7 +204,7 @@ func (d *Device) NewContext(_ context.Context, o gpu.ContextOptions) (gpu.Contex
 	return c, nil
 }
 
-// leave forgets a context that was closed.
+// leave forgets a closed context.
 func (d *Device) leave(c *Context) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -220,7 +218,7 @@ func (d *Device) Lost() <-chan struct{} { return d.lost }
 
 func (d *Device) lose() { d.loss.Do(func() { close(d.lost) }) }
 
-// Close closes the context, if there is one, and lets go of the GPU.
+// Close closes the context, if there is one, and releases the GPU.
 func (d *Device) Close() error {
 	d.mu.Lock()
 	if d.over {

@@ -2,8 +2,8 @@ package nvidia
 
 import "vgpud/gpu/nvidia/cuda"
 
-// Driver is what this package needs of the CUDA driver: a [cuda.Library], or the
-// one in software of package cudatest. Its methods are the library's.
+// Driver is the part of the CUDA driver that this package uses. A [cuda.Library] implements it, and
+// so does the software driver of package cudatest. Its methods are the library's.
 type Driver interface {
 	deviceDriver
 	memoryDriver

@@ -10,12 +10,13 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// drowsyFor is for how many commands after a sleep the ends raise interrupts. An interrupt takes 30 µs of a CPU on a virtual
-// machine. If that CPU runs the thread that polls for the end or queues the next command, that thread waits for it.
+// drowsyFor is the number of commands after a sleep whose ends raise interrupts. An interrupt costs
+// 30 µs of a processor's time on a virtual machine, and it delays the caller if that processor is
+// polling for the end or queueing the next command.
 const drowsyFor = 16
 
-// tell queues the report of the end of command f, the newest, in slot i.
-// Preconditions: the context is current, and putting is held.
+// tell queues the signals for the end of command f in slot i, which is the newest. The context is
+// current, and the caller holds putting.
 func (ch *Channel) tell(what string, i, f uint64) error {
 	end, waker, err := cuda.Event(0), cuda.Event(0), error(nil)
 	if ch.drowsy.Load() > 0 {
@@ -31,7 +32,7 @@ func (ch *Channel) tell(what string, i, f uint64) error {
 		s := &ch.slots[i]
 		s.end, s.waker, s.untold = end, waker, false
 		ch.mu.Unlock()
-		// The word may come to f before the call returns.
+		// The word may reach f before the call returns.
 		ch.tail.Store(uintptr(end))
 		ch.last.Store(ch.base + f)
 		ch.sent.Store(f)
@@ -48,8 +49,8 @@ func (ch *Channel) tell(what string, i, f uint64) error {
 	return ch.c.Fault()
 }
 
-// endUntold is end for a word, which must not wait: the calls that report its end take longer than its own call, and delay on the
-// GPU the kernel that the word is to stop.
+// endUntold is end for an urgent word copy: the calls that queue its signals take longer than the
+// copy, and delay on the GPU what it is meant to stop.
 func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error) {
 	defer ch.c.leave()
 	defer ch.putting.Unlock()
@@ -64,7 +65,8 @@ func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error
 	return gpu.Fence(f), nil
 }
 
-// tellAll queues reports of the ends of all queued commands. It may block while another command is being queued.
+// tellAll queues the signals for all queued commands. It may have to wait until a command has been
+// queued.
 func (ch *Channel) tellAll() {
 	if ch.told.Load() == ch.sent.Load() {
 		return
@@ -74,7 +76,8 @@ func (ch *Channel) tellAll() {
 	ch.tellRest()
 }
 
-// nudge is tellAll for callers that ask again and must not block. It does nothing while a command is being queued.
+// nudge is tellAll for a caller that will ask again and must not block. It does nothing while a
+// command is being queued.
 func (ch *Channel) nudge() {
 	if ch.told.Load() == ch.sent.Load() || !ch.putting.TryLock() {
 		return
@@ -83,8 +86,8 @@ func (ch *Channel) nudge() {
 	ch.tellRest()
 }
 
-// tellRest queues a report of the end of the newest command if there is none.
-// Preconditions: putting is held.
+// tellRest queues the signals of the newest command if there are none yet. The caller holds
+// putting.
 func (ch *Channel) tellRest() {
 	f := ch.sent.Load()
 	if ch.told.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
@@ -96,8 +99,7 @@ func (ch *Channel) tellRest() {
 	ch.c.leave()
 }
 
-// teller returns the first command from f on that has an event.
-// Preconditions: mu is held.
+// teller returns the first command from f on that has an event. The caller holds mu.
 func (ch *Channel) teller(f uint64) uint64 {
 	for told := ch.told.Load(); f < told && ch.slots[f%slotCount].untold; f++ {
 	}
@@ -135,9 +137,10 @@ func (ch *Channel) Wait(ctx context.Context, f gpu.Fence) error {
 	return nil
 }
 
-// sleep waits for f in the driver, and may return before f is reached. The caller has waited for f since then.
+// sleep blocks until f is reached or can't be reached any more. It may return early. The caller has
+// waited since then.
 func (ch *Channel) sleep(f uint64, since time.Time) error {
-	// Before the context is looked at: Close looks here once that is over.
+	// The counter comes first: Close reads it after marking the context as closed.
 	ch.c.asleep.Add(1)
 	defer ch.c.asleep.Add(-1)
 	e, i, err := ch.alarm(f)
@@ -159,7 +162,7 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 	if err := ch.c.await(func() error { return ch.c.drv.EventSynchronize(e) }); err != nil {
 		return err
 	}
-	// The word comes right behind the event.
+	// The word is written right after the event.
 	since = time.Now()
 	for n := 0; ch.word.Load()-ch.base < f && ch.c.fault.Load() == nil && !ch.dead.Load(); n++ {
 		if n < 1000 {
@@ -171,8 +174,8 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 	return nil
 }
 
-// heed finds a fault that ended what came before the event: its word is never written then, and the driver reports the fault only
-// to a caller. Event 0 is none.
+// heed detects a fault that has ended the commands before the event tail. Their word is never
+// written then, and the driver reports the reason only to its callers. It does nothing for event 0.
 func (c *Context) heed(tail cuda.Event) error {
 	if tail == 0 {
 		return nil
@@ -183,8 +186,9 @@ func (c *Context) heed(tail cuda.Event) error {
 	})
 }
 
-// await calls f, which queries an event or waits for it. Any error of f is of what came before the event, not of the call. It need
-// not be one that is known to end contexts, because drivers add new ones.
+// await calls f, which queries an event or waits for it. An error of f concerns the work before the
+// event and not the call, and so ends the context. It need not be a known sticky error, as drivers
+// add new ones.
 func (c *Context) await(f func() error) error {
 	err, asked := c.enter(), false
 	if err == nil {
@@ -199,15 +203,16 @@ func (c *Context) await(f func() error) error {
 	return c.Fault()
 }
 
-// nap returns how long a waiter without an event sleeps at a time after it has waited for so long. For a kernel of a second,
-// 20000 polls would be 2 % of a core.
+// nap returns the polling interval of a caller that has no event to sleep on and has waited for so
+// long: for a kernel of a second, 20000 polls would take 2 % of a core.
 func nap(waited time.Duration) time.Duration {
 	return min(max(waited/16, 50*time.Microsecond), time.Millisecond)
 }
 
-// alarm returns an event to sleep on until f is reached, and the slot in which the sleeper is counted. If there is none, because
-// nobody was expected to sleep, it makes one, provided that nothing is queued behind f yet. It returns 0 otherwise, and if f is
-// reached, so that nobody is counted in a slot that is free for another command.
+// alarm returns an event to sleep on until f is reached, and the slot in which the sleeper is
+// counted. If there is none, because nobody was expected to sleep, and nothing is queued after f,
+// it records one. Otherwise it returns event 0 and counts no sleeper. It also returns event 0 if f
+// is reached: room may then have found the slot free for another command.
 func (ch *Channel) alarm(f uint64) (e cuda.Event, i uint64, err error) {
 	ch.drowsy.Store(drowsyFor)
 	ch.mu.Lock()

@@ -8,7 +8,7 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// faultKinds are the faults that the driver tells apart.
+// faultKinds maps the driver's errors to the faults that it distinguishes.
 var faultKinds = map[cuda.Error]gpu.FaultKind{
 	cuda.ErrIllegalAddress:      gpu.FaultAddress,
 	cuda.ErrInvalidAddressSpace: gpu.FaultAddress,
@@ -21,7 +21,7 @@ var faultKinds = map[cuda.Error]gpu.FaultKind{
 	cuda.ErrInvalidPC:           gpu.FaultStack,
 }
 
-// errorKinds are package gpu's errors for the driver's that concern one call.
+// errorKinds maps the driver's errors that concern a single call to package gpu's.
 var errorKinds = map[cuda.Error]error{
 	cuda.ErrOutOfMemory:         gpu.ErrOutOfMemory,
 	cuda.ErrInvalidPTX:          gpu.ErrInvalidModule,
@@ -36,7 +36,7 @@ var errorKinds = map[cuda.Error]error{
 	cuda.ErrNotFound:            gpu.ErrNotFound,
 }
 
-// meaning is an error of the driver's with package gpu's for it, where it has one.
+// meaning adds package gpu's error to an error of the driver, if there is a corresponding one.
 func meaning(err error) error {
 	e, ok := errors.AsType[cuda.Error](err)
 	if !ok {
@@ -51,8 +51,8 @@ func meaning(err error) error {
 	return err
 }
 
-// poisonOf is what poisons a context whose driver answered a sticky error: a
-// [gpu.Fault] where a kernel can be the cause.
+// poisonOf returns the error of a context whose driver returned the sticky error e: a [gpu.Fault]
+// if a kernel can be the cause.
 func poisonOf(e cuda.Error, kernel string) error {
 	if kind, ok := faultKinds[e]; ok {
 		return &gpu.Fault{Kind: kind, Kernel: kernel}

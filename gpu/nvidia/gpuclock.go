@@ -11,28 +11,26 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// The times that the driver gives for events are differences, in milliseconds, as
-// a float32. So they are taken to a reference event whose time on the GPU's clock
-// is known, and which is never old.
+// The driver gives the times of events as differences in milliseconds, as a float32. So they are
+// measured from a recent reference event whose time on the GPU's clock is known.
 const (
-	// referenceEvery is how old a reference may be: a float32 tells 61 ns apart up
-	// to here.
+	// referenceEvery is the greatest age of a reference: up to it a float32 resolves 61 ns.
 	referenceEvery = time.Second
-	// chainFor is how long a reference's time may be told from the one before; one
-	// that is older is of little use, and the kernel's reading stands alone.
+	// chainFor is the greatest age of the last reference from which the next one's time is
+	// measured. With an older one the kernel's reading is used alone.
 	chainFor = 4 * time.Second
-	// tightReading is how much longer than the kernel that reads the clock the time
-	// between the events about it may be for a context's first reference to be taken at
-	// once: most of it passes before the kernel, while its launch is called.
+	// tightReading is the greatest excess, over the duration of the kernel that reads the clock, of
+	// the time between the events around it for a context's first reference to be accepted at once.
+	// Most of the excess passes before the kernel, during its launch call.
 	tightReading = 8 * time.Microsecond
 	firstTries   = 8
-	// stampAfter is about how long after a kernel's last reading of the clock the event
-	// behind it is reached, where that was queued by then.
+	// stampAfter is the approximate time from a kernel's last reading of the clock to the event
+	// after it, if that event was queued by then.
 	stampAfter = time.Microsecond
 )
 
-// stampPTX stores the GPU's clock at its beginning, and again at its end 16 µs later,
-// by when whatever was to come behind it has been queued.
+// stampPTX stores the GPU's clock at its beginning and again at its end 16 µs later, by when the
+// event after it has been queued.
 const stampPTX = `.version 6.4
 .target sm_52
 .address_size 64
@@ -53,10 +51,10 @@ again:
 }
 `
 
-// gpuClock tells when events were reached, on the GPU's clock: PTIMER, which
-// kernels read as %globaltimer and the context switches' record has too. Its
-// reference is renewed every second of use on a stream beside the commands', by a
-// kernel of one thread that stores the clock, and the event behind it.
+// gpuClock returns the times of events on the GPU's clock: PTIMER, which kernels read as
+// %globaltimer and which the record of context switches uses too. The reference is renewed every
+// second of use, on the zeroing stream, by a kernel of one thread that stores the clock and by the
+// event after it.
 type gpuClock struct {
 	c      *Context
 	host   clock.Clock
@@ -67,28 +65,26 @@ type gpuClock struct {
 	mem    []byte
 	stamp  [2]*atomic.Uint64 // the kernel's beginning and end
 
-	due atomic.Int64 // on the host's clock, when to renew
+	due atomic.Int64 // time of the next renewal, on the host's clock
 
 	mu     sync.Mutex
 	ref    reference
-	next   reference  // being made
-	before cuda.Event // the kernel that makes it
+	next   reference  // the reference under way
+	before cuda.Event // before the kernel that reads the clock
 	asked  bool       // next is on the GPU
 	anchor pair
-	rate   float64 // GPU nanoseconds per host nanosecond, less 1
+	rate   float64 // GPU nanoseconds per host nanosecond, minus 1
 }
 
-// reference is an event whose time on the GPU's clock is known. pair is from the
-// beginning of the kernel before it: on the host's clock it may have begun a little
-// earlier than is said, or much later.
+// reference is an event whose time on the GPU's clock is known. pair belongs to the beginning of
+// the kernel before the event: the kernel may have begun slightly before pair.host, or much later.
 type reference struct {
 	event cuda.Event
 	at    time.Duration // on the GPU's clock
 	pair
 }
 
-// newGPUClock makes the clock of the current context and waits for its first
-// reference.
+// newGPUClock makes the clock of the current context and waits for its first reference.
 func newGPUClock(c *Context, host clock.Clock) (*gpuClock, error) {
 	k := &gpuClock{c: c, host: host, args: cuda.NewArgs()}
 	if err := k.begin(); err != nil {
@@ -111,15 +107,15 @@ func (k *gpuClock) begin() (err error) {
 	if k.kernel, err = d.ModuleGetFunction(k.module, "stamp"); err != nil {
 		return err
 	}
-	// The hardware has channels for few streams; those that share one wait for one
-	// another. Zeroing does not mind.
+	// The hardware has channels for few streams, and streams that share one wait for one another.
+	// Zeroing can wait.
 	k.stream = k.c.zero.stream
 	for _, e := range []*cuda.Event{&k.ref.event, &k.next.event, &k.before} {
 		if *e, err = d.EventCreate(0); err != nil {
 			return err
 		}
 	}
-	// The first kernel of a context comes late. Of several the quickest counts.
+	// The first kernel of a context starts late. The quickest of several counts.
 	best := time.Duration(1<<63 - 1)
 	for range firstTries {
 		if err := k.ask(); err != nil {
@@ -148,8 +144,8 @@ func (k *gpuClock) begin() (err error) {
 	return nil
 }
 
-// tick begins a new reference when the old one is due. It costs next to nothing
-// where not. The context is current.
+// tick starts a new reference if the old one is due, and costs almost nothing otherwise. The
+// context is current.
 func (k *gpuClock) tick(now time.Duration) error {
 	if int64(now) < k.due.Load() {
 		return nil
@@ -179,8 +175,8 @@ func (k *gpuClock) ask() error {
 	return nil
 }
 
-// read is the kernel's last reading, and how much of the time between the events about
-// it lies beside the kernel.
+// read returns the kernel's last reading, and the part of the time between the events around it
+// that lies outside the kernel.
 func (k *gpuClock) read() (last, beside time.Duration, err error) {
 	gap, err := k.elapsed(k.before, k.next.event)
 	if err != nil {
@@ -191,7 +187,7 @@ func (k *gpuClock) read() (last, beside time.Duration, err error) {
 	return last, max(gap-(last-k.next.gpu), 0), nil
 }
 
-// adopt makes the queued reading the reference if it is done.
+// adopt makes the reading on the GPU the reference if it is done.
 func (k *gpuClock) adopt() error {
 	done, err := k.c.drv.EventQuery(k.next.event)
 	if err != nil || !done {
@@ -203,8 +199,8 @@ func (k *gpuClock) adopt() error {
 	}
 	k.next.at = read + min(stampAfter, beside)
 	if k.next.host-k.ref.host < chainFor {
-		// Told from the last one it is exact to the float; the reading keeps many such
-		// steps from adding up.
+		// Measured from the last reference it is exact to the float's resolution; the reading keeps
+		// such steps from adding up.
 		since, err := k.elapsed(k.ref.event, k.next.event)
 		if err != nil {
 			return err
@@ -219,14 +215,13 @@ func (k *gpuClock) adopt() error {
 	return nil
 }
 
-// steer learns how fast the GPU's clock goes. The event may have been reached late
-// after it was asked for, so the GPU's time is never ahead of what p says: only
-// that moves the anchor.
+// steer updates the rate of the GPU's clock. The kernel may have run late, so the GPU's time is
+// never ahead of p: only a prompt reading moves the anchor.
 func (k *gpuClock) steer(p pair) {
 	const least = 500 * time.Millisecond
 	if d := p.host - k.anchor.host; d >= least {
 		late := p.gpu - k.anchor.gpu - d
-		if late < d/1000 { // else it waited
+		if late < d/1000 { // otherwise the kernel waited
 			k.rate = float64(late) / float64(d)
 			k.anchor = p
 		}
@@ -241,8 +236,7 @@ func (k *gpuClock) estimate(host time.Duration) time.Duration {
 	return k.anchor.gpu + d + time.Duration(float64(d)*k.rate)
 }
 
-// at returns when an event was reached.
-// Preconditions: the context is current.
+// at returns the time at which an event was reached. The context is current.
 func (k *gpuClock) at(e cuda.Event) (time.Duration, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 	"vgpud/gpu/nvidia/rm"
 )
 
-// Beneath is the way to the kernel driver beneath CUDA, for Options.Kernel, where the
-// driver's calls are known. root is the root of the file system.
+// Beneath returns the interface to the kernel driver below CUDA, for Options.Kernel. It returns an
+// error if the driver's calls are not known. root is the root of the file system.
 func Beneath(root fs.FS) (rm.Kernel, error) {
 	if err := knownDriver(root); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func Beneath(root fs.FS) (rm.Kernel, error) {
 	return rm.Linux{}, nil
 }
 
-// knownDriver is an error unless the driver's calls are known.
+// knownDriver returns an error unless the driver's calls are known.
 func knownDriver(root fs.FS) error {
 	version, err := rm.DriverVersion(root)
 	if err != nil {
@@ -34,15 +34,15 @@ func knownDriver(root fs.FS) error {
 	return nil
 }
 
-// grip is a context's hold on its own channels, past CUDA.
+// grip controls a context's own channels through the kernel driver.
 type grip struct {
 	mu      sync.Mutex
 	control *rm.Control
-	why     error // there is none
+	why     error // why control is nil
 }
 
-// handles finds the context's channels among the driver's objects, and the number of
-// its group. A context whose channels are not found works all the same.
+// handles finds the context's channels among the driver's objects, and the number of their group.
+// The context works without them too.
 func (c *Context) handles() error {
 	g := &c.grip
 	if c.d.o.Kernel == nil {
@@ -77,7 +77,7 @@ func (g *grip) do(f func(*rm.Control) error) error {
 	return f(g.control)
 }
 
-// close lets go of the channels.
+// close releases the channels.
 func (g *grip) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -89,8 +89,8 @@ func (g *grip) close() error {
 	return err
 }
 
-// Handles are the context's channels, for who is to control it from another process:
-// one descriptor of the control node that libcuda opened, and the objects' handles.
+// Handles returns the context's channels for a process that is to control it: one descriptor of the
+// control node that libcuda opened, and the objects' handles.
 func (c *Context) Handles() (h gpu.Handles, err error) {
 	err = c.grip.do(func(k *rm.Control) error {
 		objects, f, err := k.Share()
@@ -107,18 +107,17 @@ func (c *Context) Handles() (h gpu.Handles, err error) {
 	return h, nil
 }
 
-// Suspend takes the context's channels off the GPU, in mid-kernel, copies too. It may
-// be called from any goroutine.
+// Suspend takes the context's channels off the GPU, including running kernels and copies. It may be
+// called from any goroutine.
 func (d *Device) Suspend(c gpu.Context) error {
 	return d.gripOf(c, "suspend", (*rm.Control).Disable)
 }
 
-// Resume puts the channels back. It undoes another process's suspension as well as
-// one of its own, and does no harm where there is none.
+// Resume puts the channels back. It undoes another process's suspension as well as its own, and
+// does no harm without one.
 func (d *Device) Resume(c gpu.Context) error { return d.gripOf(c, "resume", (*rm.Control).Enable) }
 
-// SetTimeslice sets how long the context's kernels run before the next context's
-// turn.
+// SetTimeslice sets the time that the context's kernels run before the next context's turn.
 func (d *Device) SetTimeslice(c gpu.Context, t time.Duration) error {
 	return d.gripOf(c, "set the time slice of", func(k *rm.Control) error { return k.SetTimeslice(t) })
 }

@@ -7,10 +7,10 @@ import (
 	"vgpud/ptx"
 )
 
-// imageBytes is about how much GPU memory a module takes: its code and its
-// variables. Of PTX the code's size is not known before it is compiled; it is
-// about as large as the text. sure is false where its variables are not known: a
-// fatbin's, which may be compressed, and those of PTX that only the driver reads.
+// imageBytes returns about how much GPU memory a module takes: its code and its variables. The code
+// size of PTX is not known before it is compiled, and is about the size of the text. sure is false
+// if the variables are not known: a fatbin's, which may be compressed, and those of PTX that only
+// the driver can parse.
 func imageBytes(image []byte) (size uint64, sure bool) {
 	size = uint64(len(image))
 	if bytes.HasPrefix(image, []byte(elf.ELFMAG)) {
@@ -29,8 +29,7 @@ func imageBytes(image []byte) (size uint64, sure bool) {
 	return size, true
 }
 
-// elfBytes sums what of a cubin is loaded, variables without initial value
-// included.
+// elfBytes sums the loaded sections of a cubin, including variables without an initial value.
 func elfBytes(image []byte) (n uint64, ok bool) {
 	f, err := elf.NewFile(bytes.NewReader(image))
 	if err != nil {

@@ -9,22 +9,23 @@ import (
 	"vgpud/clock"
 )
 
-// On an idle GPU a launch's event is reached while the launch is still being called
-// for. From then until the kernel begins it takes as long as the host's call does, and
-// a lag, which is found out when a context is made.
+// On an idle GPU a launch's event is reached during the launch call. From then until the kernel
+// begins it takes as long as the host's call does, and a lag that is measured when a context is
+// made.
 const (
 	lagTries = 15
-	// lagCounted is how many of the tries count: those whose calls were the quickest.
-	// What holds up a call, an interrupt or others' contexts in the making, does so
-	// behind the doorbell as well as before it.
+	// lagCounted is the number of tries that count: those with the quickest calls. Delays of a
+	// call, such as interrupts or other contexts' creation, also occur after the doorbell, not only
+	// before it.
 	lagCounted = 5
 	lagPause   = 500 * time.Microsecond
-	// lagMost is no more than is believed of it. It is no less than 0: no kernel begins
-	// before its call has rung the doorbell, which is the last that it does.
+	// lagMost bounds the measured lag. The lower bound is 0: no kernel begins before its call has
+	// rung the doorbell, which is the call's last action.
 	lagMost = 5 * time.Microsecond
 )
 
-// was returns the GPU's time at an instant of the host's clock that has just passed. Its callers may hold the device's lock.
+// was returns the GPU's time at a recent instant of the host's clock. The caller may hold the
+// device's lock.
 func (c *Context) was(then time.Duration) (time.Duration, error) {
 	if c.d.o.GPUClock != nil {
 		return c.d.now.was(then, c.d.o.Clock, c.d.o.GPUClock)
@@ -32,8 +33,7 @@ func (c *Context) was(then time.Duration) (time.Duration, error) {
 	return c.clock.estimate(then), nil
 }
 
-// measureLag measures the lag with kernels that come after pauses and read the GPU's clock.
-// Preconditions: nothing else runs in the context.
+// measureLag measures the lag with kernels that follow pauses. Nothing else runs in the context.
 func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
 	k := c.clock
 	all := make([]lagTry, 0, lagTries)
@@ -64,10 +64,11 @@ func (c *Context) measureLag(ctx context.Context) (time.Duration, error) {
 	return lagOf(all), nil
 }
 
-// lagTry is one kernel: how long the host's call took, and how much longer it took from the event before it to its start.
+// lagTry is one kernel: the duration of the host's call, and the further time from the event before
+// the kernel to its beginning.
 type lagTry struct{ took, lag time.Duration }
 
-// lagOf returns the median of the tries that count, within bounds. It sorts them.
+// lagOf returns the median of the tries that count, within the bounds. It sorts the tries.
 func lagOf(tries []lagTry) time.Duration {
 	slices.SortFunc(tries, func(a, b lagTry) int { return cmp.Compare(a.took, b.took) })
 	counted := tries[:lagCounted]

@@ -7,8 +7,8 @@ import (
 	"vgpud/gpu"
 )
 
-// ledger is the memory that a context has taken, within its own limit and the budget that it shares with its owner's other
-// contexts. It is safe for concurrent use.
+// ledger counts the memory that a context uses, within its own limit and within the budget that it
+// shares with its owner's other contexts. It is safe for concurrent use.
 type ledger struct {
 	limit  uint64     // 0: none
 	budget gpu.Budget // nil: none
@@ -18,7 +18,7 @@ type ledger struct {
 	closed bool
 }
 
-// take takes n bytes for what.
+// take charges n bytes for the named purpose.
 func (l *ledger) take(n uint64, what string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,7 +35,7 @@ func (l *ledger) take(n uint64, what string) error {
 	return nil
 }
 
-// give returns n bytes. It does nothing after close.
+// give returns n bytes. It does nothing after close, which returned everything.
 func (l *ledger) give(n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,7 +48,7 @@ func (l *ledger) give(n uint64) {
 	}
 }
 
-// room limits the GPU's free memory, and its memory in all, to what may be taken.
+// room limits the GPU's free and total memory to what the context may take.
 func (l *ledger) room(free, total uint64) (uint64, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,11 +13,11 @@ import (
 
 // Info is one GPU as the driver lists it.
 type Info struct {
-	// UUID is as nvidia-smi writes it: "GPU-…".
+	// UUID in nvidia-smi's form: "GPU-…".
 	UUID string `json:"uuid"`
-	// PCI is its address: "0000:00:05.0".
+	// PCI is the address: "0000:00:05.0".
 	PCI string `json:"pci"`
-	// Index is its place among the GPUs that this process sees.
+	// Index is the position among the GPUs that this process sees.
 	Index      int            `json:"index"`
 	Properties gpu.Properties `json:"properties"`
 }
@@ -37,7 +37,7 @@ func List(d Driver) ([]Info, error) {
 	return all, nil
 }
 
-// look asks the driver for everything about one GPU.
+// look queries the driver about one GPU.
 func look(d Driver, i int) (Info, error) {
 	dev, err := d.DeviceGet(i)
 	if err != nil {
@@ -77,14 +77,14 @@ func look(d Driver, i int) (Info, error) {
 	return info, errors.Join(errs...)
 }
 
-// FormatUUID writes a UUID as NVIDIA's tools do.
+// FormatUUID formats a UUID as NVIDIA's tools do.
 func FormatUUID(u [16]byte) string {
 	h := hex.EncodeToString(u[:])
 	return "GPU-" + h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// Find finds a GPU by its UUID, its PCI address, with or without domain, or its
-// index. Empty is the only one.
+// Find finds a GPU by its UUID, its PCI address, with or without domain, or its index. The empty
+// string finds the only one.
 func Find(all []Info, device string) (Info, error) {
 	var names []string
 	for _, g := range all {

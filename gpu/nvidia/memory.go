@@ -10,24 +10,22 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// allocation is memory that commands may name: an allocation, or a module's
-// variable.
+// allocation is memory that commands may name: an allocation, or a module's variable.
 type allocation struct {
 	base, size uint64
 	charge     uint64
-	zeroed     uint64  // how far the word of Context.zero must have come for it to be zero
-	module     *Module // whose variable it is; nil: an allocation
-	kept       bool    // it is the context's own, and ends with it
+	zeroed     uint64  // value of Context.zero's word from which on the memory is zero
+	module     *Module // the module whose variable it is; nil: an allocation
+	kept       bool    // it belongs to the context itself, and ends with it
 }
 
-// table holds allocations in the order of their addresses. It is safe for
-// concurrent use.
+// table holds allocations in the order of their addresses. It is safe for concurrent use.
 type table struct {
 	mu  sync.RWMutex
 	all []allocation
 }
 
-// search returns the place of the allocation at base, or where it would be.
+// search returns the index of the allocation at base, or the index at which to insert it.
 func (t *table) search(base uint64) (int, bool) {
 	return slices.BinarySearchFunc(t.all, base, func(a allocation, base uint64) int {
 		switch {
@@ -40,7 +38,7 @@ func (t *table) search(base uint64) (int, bool) {
 	})
 }
 
-// add adds an allocation; one with the same address is replaced.
+// add adds an allocation, or replaces the one at the same address.
 func (t *table) add(a allocation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -72,7 +70,7 @@ func (t *table) forget(m *Module) {
 	t.all = slices.DeleteFunc(t.all, func(a allocation) bool { return a.module == m })
 }
 
-// find finds the allocation that n bytes at p lie in. No bytes lie anywhere.
+// find finds the allocation that contains n bytes at p. Zero bytes are valid anywhere.
 func (t *table) find(p gpu.Ptr, n uint64) (zeroed uint64, err error) {
 	if n == 0 {
 		return 0, nil
@@ -92,14 +90,14 @@ func (t *table) find(p gpu.Ptr, n uint64) (zeroed uint64, err error) {
 	return 0, fmt.Errorf("%d bytes at %#x: %w", n, uint64(p), gpu.ErrInvalidPtr)
 }
 
-// What the driver rounds allocations up to: small ones share pages.
+// The driver rounds allocations up to these sizes: small ones share pages.
 const (
 	smallGrain = 512
 	largeGrain = 2 << 20
 	largeFrom  = 1 << 20
 )
 
-// charged returns what an allocation of n bytes takes.
+// charged returns the charge of an allocation of n bytes.
 func charged(n uint64) uint64 {
 	grain := uint64(smallGrain)
 	if n >= largeFrom {
@@ -108,8 +106,8 @@ func charged(n uint64) uint64 {
 	return (n + grain - 1) / grain * grain
 }
 
-// Alloc returns zeroed memory. It does not wait for the zeroes: commands that can
-// come to see the memory are put behind them on the GPU.
+// Alloc returns zeroed memory. It does not wait for the zeroing: commands that can see the memory
+// are ordered after it on the GPU.
 func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
 	if err := c.usable(); err != nil {
 		return 0, err
@@ -143,7 +141,7 @@ func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
 	return gpu.Ptr(p), nil
 }
 
-// Free returns memory when everything queued before is done.
+// Free frees memory once all commands queued before are done.
 func (c *Context) Free(p gpu.Ptr) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -168,9 +166,9 @@ func (c *Context) Free(p gpu.Ptr) error {
 	return nil
 }
 
-// freeBehindAll frees memory on the GPU when all is done that is queued there now, and
-// notes in d what that is. Where no channel or one has anything, that goes without a stream
-// that waits: the hardware has channels for few, and what shares one with it would wait too.
+// freeBehindAll frees memory on the GPU when all commands queued there now are done, and records
+// them in d. If at most one channel is busy, no extra stream waits: the hardware has channels for
+// few streams, and streams that share one with a waiting stream would wait too.
 func (c *Context) freeBehindAll(p cuda.DevicePtr, d *debt) error {
 	c.frees.Lock()
 	defer c.frees.Unlock()
@@ -202,7 +200,8 @@ func (c *Context) freeBehindAll(p cuda.DevicePtr, d *debt) error {
 	return c.drv.MemFreeAsync(p, c.free)
 }
 
-// busyLanes are those that have something to do, which d is noted to be behind.
+// busyLanes returns the lanes with unfinished commands, and records in d the commands that the free
+// comes after.
 func (c *Context) busyLanes(d *debt) (busy []*lane) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -217,7 +216,7 @@ func (c *Context) busyLanes(d *debt) (busy []*lane) {
 	return busy
 }
 
-// Memory returns how much may still be allocated, and how much there is in all.
+// Memory returns the memory that may still be allocated, and the total.
 func (c *Context) Memory() (free, total uint64, err error) {
 	if err := c.usable(); err != nil {
 		return 0, 0, err
@@ -231,7 +230,7 @@ func (c *Context) Memory() (free, total uint64, err error) {
 	return free, total, err
 }
 
-// ranges is a set of parts of the program's memory. It is safe for concurrent use.
+// ranges are parts of the program's memory. They are safe for concurrent use.
 type ranges struct {
 	mu  sync.RWMutex
 	all [][]byte
@@ -261,8 +260,8 @@ func (r *ranges) contains(mem []byte) bool {
 	return false
 }
 
-// RegisterHost locks mem's pages and has the GPU copy from and to them by itself.
-// release waits for copies under way.
+// RegisterHost locks mem's pages so that the GPU copies from and to them by itself. release waits
+// for copies under way.
 func (c *Context) RegisterHost(mem []byte) (release func() error, err error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -280,7 +279,7 @@ func (c *Context) RegisterHost(mem []byte) (release func() error, err error) {
 	return sync.OnceValue(func() error {
 		c.host.remove(mem)
 		if c.over.Load() || c.fault.Load() != nil {
-			return nil // gone with the context, or with the process
+			return nil // gone with the context or the process
 		}
 		return c.do("unregister memory", func() error { return c.drv.MemHostUnregister(mem) })
 	}), nil

@@ -16,15 +16,15 @@ type Module struct {
 	c      *Context
 	m      cuda.Module
 	charge uint64
-	local  uint64 // bytes a thread, of the kernel that needs most
+	local  uint64 // bytes per thread of the kernel that needs most
 
 	mu        sync.Mutex
 	functions map[string]*Function
 	over      atomic.Bool // it was unloaded
 }
 
-// LoadModule loads PTX, a cubin or a fatbin. What the compiler says of PTX that it
-// refuses is in the error.
+// LoadModule loads PTX, a cubin or a fatbin. The error includes the compiler's message if it
+// rejects PTX.
 func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -37,7 +37,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 		return nil, err
 	}
 	var log string
-	var before, after uint64 // free
+	var before, after uint64 // free memory
 	err := c.do("load a module", func() (err error) {
 		if before, _, err = c.drv.MemGetInfo(); err != nil {
 			return err
@@ -60,7 +60,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	}
 	err = c.do("look at a module's kernels", m.measure)
 	if more := before - min(before, after); err == nil && !sure && more > m.charge {
-		// What others took meanwhile is in it: better than nothing.
+		// It includes what others took meanwhile, which is better than no charge.
 		if err = c.memory.take(more-m.charge, "a module's variables"); err == nil {
 			m.charge = more
 		}
@@ -74,7 +74,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	return m, nil
 }
 
-// measure measures how much local memory a thread of the module's kernels needs.
+// measure determines the local memory per thread that the module's kernels need.
 func (m *Module) measure() error {
 	all, err := m.c.drv.ModuleEnumerateFunctions(m.m)
 	if err != nil {
@@ -90,8 +90,8 @@ func (m *Module) measure() error {
 	return nil
 }
 
-// admit takes what the driver sets aside for local memory: for all threads that
-// the GPU holds, by the kernel that needs most.
+// admit charges the memory that the driver sets aside for local memory: for all threads that the
+// GPU holds, by the kernel that needs most.
 func (c *Context) admit(m *Module) error {
 	c.giveOwed()
 	c.mu.Lock()
@@ -99,7 +99,7 @@ func (c *Context) admit(m *Module) error {
 	p := &c.d.info.Properties
 	need := m.local * uint64(p.SMs) * uint64(p.ThreadsPerSM)
 	if need > c.local {
-		// It is not given back: the driver keeps it.
+		// The charge stays: the driver keeps the memory.
 		if err := c.memory.take(need-c.local, fmt.Sprintf("local memory of %d bytes a thread", m.local)); err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (m *Module) Unload() error {
 	return m.unload()
 }
 
-// usable returns the reason why the module can't be used, or nil.
+// usable returns an error if the module can't be used.
 func (m *Module) usable() error {
 	if m.over.Load() {
 		return fmt.Errorf("module was unloaded: %w", gpu.ErrNotFound)
@@ -140,7 +140,7 @@ func (m *Module) usable() error {
 	return m.c.usable()
 }
 
-// Function returns a kernel.
+// Function finds a kernel.
 func (m *Module) Function(name string) (gpu.Function, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -166,7 +166,7 @@ func (m *Module) Function(name string) (gpu.Function, error) {
 	return f, nil
 }
 
-// Global returns a variable. Commands may name it from then on.
+// Global finds a variable. Commands may name it from then on.
 func (m *Module) Global(name string) (gpu.Ptr, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,7 +184,7 @@ func (m *Module) Global(name string) (gpu.Ptr, uint64, error) {
 	}); err != nil {
 		return 0, 0, err
 	}
-	if size > 0 { // else it is where something else is
+	if size > 0 { // an empty variable shares its address
 		m.c.table.add(allocation{base: uint64(p), size: size, module: m})
 	}
 	return gpu.Ptr(p), size, nil
@@ -197,14 +197,14 @@ type Function struct {
 	attrs gpu.FunctionAttributes
 
 	mu     sync.Mutex
-	shared uint64 // dynamic, bytes that the driver was told to allow
+	shared uint64 // dynamic shared memory in bytes that the driver allows so far
 }
 
-// defaultShared is how much shared memory a kernel may have, static and dynamic,
-// before the driver is told to allow more.
+// defaultShared is the shared memory, static and dynamic, that the driver allows a kernel by
+// default.
 const defaultShared = 48 << 10
 
-// look asks the driver for everything about the kernel.
+// look queries the driver about the kernel.
 func (f *Function) look(name string) error {
 	drv := f.m.c.drv
 	a := &f.attrs
@@ -244,7 +244,7 @@ func (f *Function) look(name string) error {
 // Attributes returns the kernel's attributes.
 func (f *Function) Attributes() gpu.FunctionAttributes { return f.attrs }
 
-// Occupancy returns how many blocks an SM holds.
+// Occupancy returns the number of blocks that an SM holds.
 func (f *Function) Occupancy(blockThreads int, sharedBytes uint64) (int, error) {
 	if err := f.m.usable(); err != nil {
 		return 0, err
@@ -263,8 +263,7 @@ func (f *Function) Occupancy(blockThreads int, sharedBytes uint64) (int, error) 
 	return n, err
 }
 
-// allow tells the driver to allow so much dynamic shared memory, where it has to
-// be told. The context is current.
+// allow makes the driver allow so much dynamic shared memory, if necessary. The context is current.
 func (f *Function) allow(shared uint64) error {
 	if f.attrs.SharedBytes+shared <= defaultShared {
 		return nil
@@ -281,14 +280,14 @@ func (f *Function) allow(shared uint64) error {
 	return nil
 }
 
-// check refuses launches that the kernel can't take.
+// check returns an error for a launch that the kernel can't take.
 func (f *Function) check(c *Context, l *gpu.Launch) error {
 	p := &c.d.info.Properties
 	wrong := ""
 	switch {
 	case f.m.c != c:
 		wrong = "the kernel is another context's"
-	case f.m.over.Load(): // the driver would use what is not there any more
+	case f.m.over.Load(): // the driver would use freed code
 		wrong = "its module was unloaded"
 	case l.Grid.X == 0 || l.Grid.Y == 0 || l.Grid.Z == 0 || l.Block.X == 0 || l.Block.Y == 0 || l.Block.Z == 0:
 		wrong = "an empty grid or block"

@@ -18,32 +18,31 @@ import (
 	"vgpud/gpu/nvidia/rm"
 )
 
-// MonitorOptions say which GPU is watched.
+// MonitorOptions select the GPU to watch.
 type MonitorOptions struct {
-	// Info is the GPU as [List] has it: the monitor itself never loads CUDA.
+	// Info is the GPU's entry in [List]: the monitor itself never loads CUDA.
 	Info Info
-	// AllowUnknownDriver goes on with a driver whose calls are not known: without
-	// Events and Control, and with the host's clock for the GPU's.
+	// AllowUnknownDriver accepts a driver whose calls are not known. The monitor then has no Events
+	// and no Control, and uses the host's clock for the GPU's.
 	AllowUnknownDriver bool
-	// Kernel is this machine's unless set.
+	// Kernel defaults to this machine's driver.
 	Kernel rm.Kernel
-	// Root is the root of the file system, "/" unless set.
+	// Root is the root of the file system, by default "/".
 	Root fs.FS
-	// Clock is the host's; the real one unless set.
+	// Clock is the host's clock, by default the real one.
 	Clock clock.Clock
 	Log   *slog.Logger
 }
 
-// Monitor watches one GPU and controls other processes' contexts on it, by its
-// kernel driver's own calls. It implements [gpu.Monitor], [gpu.Sampled],
-// [gpu.Recording], [gpu.Controller] and [gpu.Losable].
+// Monitor watches one GPU and controls other processes' contexts on it through the kernel driver.
+// It implements [gpu.Monitor], [gpu.Sampled], [gpu.Recording], [gpu.Controller] and [gpu.Losable].
 type Monitor struct {
 	o      MonitorOptions
 	client *rm.Client // nil with an unknown driver
-	why    error      // of that
+	why    error      // why client is nil
 
 	mu        sync.Mutex
-	registers []*bar0.Registers // until Close
+	registers []*bar0.Registers // mapped until Close
 
 	lost   chan struct{}
 	loss   sync.Once
@@ -51,10 +50,10 @@ type Monitor struct {
 	watch  sync.WaitGroup
 }
 
-// watchPeriod is how often the monitor asks whether the GPU is still there.
+// watchPeriod is the interval at which the monitor checks that the GPU is still there.
 const watchPeriod = time.Second
 
-// OpenMonitor begins to watch a GPU. The caller closes it.
+// OpenMonitor starts watching a GPU. The caller must close the monitor.
 func OpenMonitor(o MonitorOptions) (*Monitor, error) {
 	if o.Kernel == nil {
 		o.Kernel = rm.Linux{}
@@ -98,7 +97,8 @@ func (m *Monitor) reach() error {
 	return err
 }
 
-// look asks the GPU for its time once in a while, so that its loss is noticed even if nobody uses it.
+// look reads the GPU's clock periodically, so that a loss is noticed even if nobody else uses the
+// GPU.
 func (m *Monitor) look(ctx context.Context) {
 	for clock.Sleep(ctx, m.o.Clock, watchPeriod) == nil {
 		if _, err := m.Now(); errors.Is(err, gpu.ErrLost) {
@@ -108,7 +108,7 @@ func (m *Monitor) look(ctx context.Context) {
 	}
 }
 
-// told wraps an error of the driver, and marks the GPU as lost if the error says so.
+// told returns err, with [gpu.ErrLost] added if it means that the GPU is gone.
 func (m *Monitor) told(err error) error {
 	if err != nil && rm.Lost(err) {
 		m.lose()
@@ -122,7 +122,8 @@ func (m *Monitor) lose() { m.loss.Do(func() { close(m.lost) }) }
 // Properties returns the GPU's properties.
 func (m *Monitor) Properties() gpu.Properties { return m.o.Info.Properties }
 
-// Now returns the GPU's time, PTIMER. With an unknown driver it is CLOCK_REALTIME, which PTIMER follows to about a millisecond.
+// Now reads the GPU's clock: PTIMER, or CLOCK_REALTIME with an unknown driver. PTIMER follows
+// CLOCK_REALTIME to about a millisecond.
 func (m *Monitor) Now() (time.Duration, error) {
 	if m.client == nil {
 		return time.Duration(time.Now().UnixNano()), nil
@@ -149,7 +150,7 @@ func (m *Monitor) Events() (accounting.EventSource, error) {
 	return &eventSource{m: m, e: e, buf: make([]rm.Switch, 1024)}, nil
 }
 
-// eventSource adapts rm.Events to accounting.
+// eventSource adapts rm's events to accounting.
 type eventSource struct {
 	m     *Monitor
 	e     *rm.Events
@@ -157,9 +158,9 @@ type eventSource struct {
 	clock readings
 }
 
-// clockMargin is how far the source's clock is kept behind the GPU's, so that it is ahead
-// at no time of a switch that Read has yet to see: by what the clocks drift apart
-// between readings, and what a reading itself may be off.
+// clockMargin is the distance of the source's clock behind the GPU's, so that it is never ahead of
+// a switch that Read has yet to return. It covers the drift of the clocks between readings and the
+// error of a reading.
 const clockMargin = 5 * time.Microsecond
 
 // Read implements [accounting.EventSource].
@@ -195,8 +196,7 @@ func (s *eventSource) Now() (time.Duration, error) {
 // Close implements [accounting.EventSource].
 func (s *eventSource) Close() error { return s.e.Close() }
 
-// Control takes control of another process's context by the handles that its
-// Context.Handles gave.
+// Control takes control of another process's context by the handles from its Context.Handles.
 func (m *Monitor) Control(h gpu.Handles) (gpu.Control, error) {
 	c, err := m.control(h)
 	if err != nil {
@@ -239,7 +239,8 @@ func (c *control) Resume() error                      { return c.m.told(c.c.Enab
 func (c *control) SetTimeslice(d time.Duration) error { return c.m.told(c.c.SetTimeslice(d)) }
 func (c *control) Close() error                       { return c.c.Close() }
 
-// Close ends the watch. Sources of registers must be unused, and event sources closed before. Controls may stay.
+// Close stops the monitor. Register sources must not be used any more, and event sources must be
+// closed before. Controls may stay open.
 func (m *Monitor) Close() error {
 	m.cancel()
 	m.watch.Wait()

@@ -7,8 +7,8 @@ import (
 	"vgpud/gpu"
 )
 
-// Outcome reports what became of a command. If a fault ended the context before the command was done, the first unfinished
-// command of its channel has the fault if it was a launch. The driver does not report more.
+// Outcome returns the outcome of a command. If a fault ended the context, the first unfinished
+// command of its channel has the fault if it was a launch; the driver gives no further detail.
 func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
@@ -36,7 +36,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		switch o.Start = o.End; {
 		case s.began == recorded:
 			if o.Start, err = ch.c.clock.at(ch.starts[f%slotCount]); s.took > 0 && o.Start < s.called+elsewhere {
-				// The GPU has come past the event while the launch was still being called for.
+				// The GPU passed the event during the launch call.
 				o.Start += min(s.took, tookMost) + ch.c.lag
 			}
 		case s.began == behind && latest.fence == f-1:
@@ -57,28 +57,28 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		}
 		ch.mu.Unlock()
 	}
-	return o // of a context that a fault has ended since, times are lost
+	return o // the times are lost if a fault has ended the context since
 }
 
-// tookMost bounds the time from a launch's call until its doorbell rings. A call that took longer was interrupted, before that or
-// after it.
+// tookMost bounds the time from the start of a launch call until its doorbell rings. A longer call
+// was held up, before the doorbell or after it.
 const tookMost = 20 * time.Microsecond
 
-// elsewhere is how long after a launch's call the event before it is reached where
-// the GPU was busy with another context, and then came past both without a pause. It
-// takes more than 100 µs to come from one to the other.
+// elsewhere is the greatest delay, after a launch call, of the event before it if the GPU passed
+// event and launch without a pause. A GPU that was busy with another context takes more than 100 µs
+// to pass from one to the other.
 const elsewhere = 60 * time.Microsecond
 
 const (
-	// glimpseWithin is how far apart the looks may be, one in vain and the next not,
-	// between which an end is known well enough.
+	// glimpseWithin is the greatest distance of two polls, the first in vain and the second not,
+	// for the end between them to be known well enough.
 	glimpseWithin = 5 * time.Microsecond
-	// wordAfter is about how long after a kernel's end its word is seen.
+	// wordAfter is the approximate time from a kernel's end until its word is seen.
 	wordAfter = 3 * time.Microsecond
 )
 
-// Glimpse returns about when a launch ran that was polled for all the time, by when the poll found it done. To read the stamp of
-// its end takes 4 µs the first time.
+// Glimpse returns approximate times of a launch that was polled all the time, from the poll that
+// found it done. The exact time of its end takes 4 µs to read the first time.
 func (ch *Channel) Glimpse(fence gpu.Fence) (o gpu.Outcome, ok bool) {
 	f := uint64(fence)
 	ch.mu.Lock()

@@ -8,21 +8,21 @@ import (
 	"vgpud/gpu"
 )
 
-// owed is memory that was freed and is not yet back with the GPU. It counts as taken until then, because no more is really free
-// for the GPU's other users. It is safe for concurrent use.
+// owed holds memory that was freed and that the GPU has not returned yet. It counts as used until
+// then, because the GPU's other users get only what is really free. It is safe for concurrent use.
 type owed struct {
 	bytes atomic.Uint64
 	mu    sync.Mutex
 	debts []debt
 }
 
-// debt is one piece of memory, and how far the GPU must have come until it is back.
+// debt is one piece of memory, and the progress that the GPU must have made to free it.
 type debt struct {
 	charge uint64
 	behind []mark
 }
 
-// mark is how far a lane must have come.
+// mark is a lane with the progress that it must have made.
 type mark struct {
 	*lane
 	upTo uint64
@@ -35,7 +35,7 @@ func (o *owed) add(d debt) {
 	o.bytes.Add(d.charge)
 }
 
-// take removes what is back with the GPU, and returns how much that is.
+// take removes the memory that the GPU has returned, and returns its size.
 func (o *owed) take() (bytes uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -52,8 +52,8 @@ func (o *owed) take() (bytes uint64) {
 	return bytes
 }
 
-// giveOwed returns memory that was freed and is not in use any more. It is called whenever the GPU is found to have come further,
-// and costs next to nothing if nothing is owed.
+// giveOwed releases the charge of freed memory that is not in use any more. It is called wherever
+// progress of the GPU is noticed, and costs almost nothing if no memory is pending.
 func (c *Context) giveOwed() {
 	if c.owed.bytes.Load() == 0 {
 		return

@@ -11,9 +11,9 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// pinned makes page-locked memory that the GPU reaches too. It is not the driver's
-// own, which would go with the context while somebody may still look at it; it stays
-// until the process ends. The context is current.
+// pinned returns page-locked memory that the GPU can access too. It is not the driver's own memory,
+// which would go with the context while callers may still read it; it stays until the process ends.
+// The context is current.
 func pinned(d Driver, n int) ([]byte, error) {
 	mem, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -25,8 +25,8 @@ func pinned(d Driver, n int) ([]byte, error) {
 	return mem, nil
 }
 
-// word is the 64-bit word at an offset, a multiple of 8, of page-locked memory:
-// the GPU writes it.
+// word returns the 64-bit word at an offset, a multiple of 8, of page-locked memory that the GPU
+// writes.
 func word(mem []byte, offset int) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&mem[offset : offset+8][0]))
 }
@@ -37,5 +37,5 @@ func within(inner, outer []byte) bool {
 	return len(outer) > 0 && i >= o && len(inner) <= len(outer) && i-o <= uintptr(len(outer)-len(inner))
 }
 
-// address is where page-locked memory lies.
+// address returns the GPU's address of page-locked memory.
 func address(mem []byte) cuda.DevicePtr { return cuda.Address(mem) }

@@ -6,18 +6,18 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// pool is the driver's, where allocations come from and what is freed goes to. By itself it
-// keeps that until somebody synchronises with the driver, which nobody here does for long
-// times; it is the guest's no more, and other guests' and contexts' that find no room.
+// pool is the driver's memory pool, from which allocations come and to which freed memory returns.
+// The driver keeps freed memory until a caller synchronises with it, which is rare here. The memory
+// is no longer the guest's, and other guests and contexts can't use it.
 type pool struct {
-	p cuda.MemPool // 0: none is known
-	// kept is how much went back there, at most, since it was emptied.
+	p cuda.MemPool // 0: unknown
+	// kept is an upper bound of the memory that returned to the pool since it was last trimmed.
 	kept atomic.Uint64
 }
 
-// openPool finds the pool, and has it give no memory that a kernel still has to let go of:
-// what would wait for that is the stream in which all memory is zeroed, and all else waits
-// for that. Where it can't be done allocations go on as the driver has them.
+// openPool finds the pool and keeps it from reusing memory that a kernel still has to release: the
+// stream that zeroes all memory would wait for the kernel, and everything else waits for that
+// stream. Without that setting, allocations use the driver's default.
 func (c *Context) openPool() {
 	p, err := c.drv.DeviceGetDefaultMemPool(c.d.dev)
 	if err == nil {
@@ -29,25 +29,25 @@ func (c *Context) openPool() {
 	}
 }
 
-// emptyFrom is how much has to come back for the pool to be emptied at once, and not when
-// the watch comes by: it takes the driver some time, and small pieces are soon used again.
+// emptyFrom is the amount of returned memory at which the pool is trimmed at once instead of by the
+// next watch: trimming takes the driver some time, and small pieces are soon reused.
 const emptyFrom = 32 << 20
 
-// pooled notes that n bytes were freed and nobody uses them.
+// pooled records that n bytes were freed and are unused.
 func (c *Context) pooled(n uint64) {
 	if c.pool.p == 0 {
 		return
 	}
-	// The watch empties it once more: the GPU may not have come to the freeing itself.
+	// The watch trims it again: the GPU may not have executed the free itself yet.
 	if kept := c.pool.kept.Add(n); kept/emptyFrom != (kept-n)/emptyFrom {
 		c.trim()
 	}
 }
 
-// full reports whether there is anything to give back.
+// full reports whether there is memory to trim.
 func (p *pool) full() bool { return p.kept.Load() > 0 }
 
-// empty returns unused memory of the pool to the GPU.
+// empty returns the pool's unused memory to the GPU.
 func (c *Context) empty() {
 	if c.pool.kept.Swap(0) > 0 {
 		c.trim()

@@ -13,23 +13,22 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// printBytes is how much of what kernels print is kept until it is asked for. What
-// has no room is dropped, as CUDA drops it.
+// printBytes is the amount of kernels' output that is kept until it is fetched. Further output is
+// dropped, as CUDA drops it.
 const printBytes = 1 << 20
 
-// output is where what kernels print comes out.
+// output is the source of kernels' output.
 type output interface {
-	// take returns at most max bytes of what has come, whole lines where lines are
-	// shorter.
+	// take returns at most max bytes of the output, in whole lines if lines are shorter.
 	take(max int) ([]byte, error)
 	Close() error
 }
 
-// standardOutput is the process's standard output, taken over: the driver prints
-// there.
+// standardOutput is the process's standard output, to which the driver prints, redirected to a
+// pipe.
 type standardOutput struct {
 	read  *os.File
-	saved int // the descriptor that was standard output
+	saved int // the original standard output's descriptor
 	ended sync.WaitGroup
 
 	mu   sync.Mutex
@@ -57,7 +56,7 @@ func capture() (_ *standardOutput, err error) {
 	if err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
-	// It never lets the pipe fill up: a driver that can't write waits.
+	// The goroutine never lets the pipe fill up: a driver that can't write blocks.
 	o.ended.Go(func() {
 		// An error is the pipe's end.
 		_ = raw.Read(func(fd uintptr) bool { return !o.drain(int(fd)) })
@@ -65,7 +64,7 @@ func capture() (_ *standardOutput, err error) {
 	return o, nil
 }
 
-// drain reads what is in the pipe, and reports whether more can come.
+// drain reads the contents of the pipe, and reports whether more can come.
 func (o *standardOutput) drain(fd int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -102,14 +101,14 @@ func (o *standardOutput) take(max int) ([]byte, error) {
 	return out, nil
 }
 
-// Close gives standard output back.
+// Close restores standard output.
 func (o *standardOutput) Close() error {
 	err := errors.Join(cuda.FlushOutput(), unix.Dup3(o.saved, unix.Stdout, 0), unix.Close(o.saved))
 	o.ended.Wait() // the last writer is gone
 	return errors.Join(err, o.read.Close())
 }
 
-// Printf returns what kernels have printed.
+// Printf returns the output of kernels.
 func (c *Context) Printf(max int) ([]byte, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
@@ -126,9 +125,8 @@ func (c *Context) Printf(max int) ([]byte, error) {
 	return c.d.out.take(max)
 }
 
-// fetchOutput has the driver write out what kernels have printed, which it does
-// when somebody synchronises with their stream. It waits for nothing: what runs
-// prints the next time.
+// fetchOutput makes the driver write out kernels' output, which it does when a caller synchronises
+// with their stream. It waits for nothing: running kernels print the next time.
 func (c *Context) fetchOutput() error {
 	for _, m := range c.printed() {
 		if err := c.drv.StreamSynchronize(m.stream); err != nil {
@@ -141,8 +139,8 @@ func (c *Context) fetchOutput() error {
 	return nil
 }
 
-// printed are the lanes that have nothing to do and may have printed, and how far they have
-// come. One with a word behind what it has told of has something to do.
+// printed returns the idle lanes that may have printed, and their progress. A lane with an
+// unsignalled word copy is not idle.
 func (c *Context) printed() (all []mark) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,16 +7,16 @@ import (
 	"vgpud/clock"
 )
 
-// readingEvery is for how long a reading of the GPU's clock is extended by the host's clock: they drift apart by about 20 µs a
-// second.
+// readingEvery is the time for which a reading of the GPU's clock is extrapolated by the host's.
+// The two drift apart by about 20 µs a second.
 const readingEvery = 50 * time.Millisecond
 
-// readingTries is how many readings are taken, of which the quickest counts: one that was preempted, or that is the first in a
-// while, may be off by 30 µs.
+// readingTries is the number of readings of which the quickest counts. A reading that was
+// interrupted by the scheduler, or is the first in a while, may be off by 30 µs.
 const readingTries = 3
 
-// readings makes a quick clock of one that is slow to read. A reading takes the driver 7 µs, and launches are stamped with it. It is
-// safe for concurrent use.
+// readings caches a clock that is slow to read. A reading takes the driver 7 µs, and every launch
+// needs one. It is safe for concurrent use.
 type readings struct {
 	mu     sync.Mutex
 	known  bool
@@ -27,7 +27,7 @@ type readings struct {
 // pair is one instant on both clocks.
 type pair struct{ host, gpu time.Duration }
 
-// at returns the GPU's time at the host's time now. It never goes back.
+// at returns the GPU's time now, on the host's clock. It never goes back.
 func (r *readings) at(now time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -39,15 +39,14 @@ func (r *readings) at(now time.Duration, host clock.Clock, read func() (time.Dur
 	return r.newest, nil
 }
 
-// was returns the GPU's time at an instant of the host's clock that has just passed.
+// was returns the GPU's time at a recent instant of the host's clock.
 func (r *readings) was(then time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.of(then, host, read)
 }
 
-// of extends the last reading, forward or back, or takes one.
-// Preconditions: mu is held.
+// of extrapolates from the last reading, or back from a new one. The caller holds mu.
 func (r *readings) of(instant time.Duration, host clock.Clock, read func() (time.Duration, error)) (time.Duration, error) {
 	if !r.known || instant-r.last.host > readingEvery {
 		for i, best := 0, time.Duration(0); i < readingTries; i++ {

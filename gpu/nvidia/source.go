@@ -7,8 +7,8 @@ import (
 	"vgpud/gpu/nvidia/bar0"
 )
 
-// Source reads the status of the compute engine out of the GPU's registers, where
-// the host's kernel lets it. It is good until Close.
+// Source reads the status of the compute engine from the GPU's registers, if the host's kernel
+// allows it. It is valid until Close.
 func (m *Monitor) Source() (accounting.Source, error) {
 	registers, err := bar0.Open(m.o.Root, m.o.Info.PCI)
 	if err != nil {
@@ -24,7 +24,7 @@ func (m *Monitor) Source() (accounting.Source, error) {
 	return source, nil
 }
 
-// unmap gives the registers back.
+// unmap unmaps the registers.
 func (m *Monitor) unmap() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,14 +8,15 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// turn is the command that is next to finish in a channel, and the bill when it first was.
+// turn is the next command to be done in a channel, with the context's used time when it was first
+// seen there.
 type turn struct {
 	fence uint64
 	since time.Duration
 }
 
-// pauses keeps the time in which the context's channels were off the GPU. It is safe for concurrent use. The zero value is on the
-// GPU.
+// pauses sums the time that the context's channels were off the GPU. It is safe for concurrent use.
+// The zero value is a context on the GPU.
 type pauses struct {
 	mu    sync.Mutex
 	off   bool
@@ -35,7 +36,7 @@ func (p *pauses) turn(off bool, now time.Duration) {
 	p.off, p.since = off, now
 }
 
-// before returns the time off the GPU until now.
+// before returns the sum up to now.
 func (p *pauses) before(now time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,15 +46,16 @@ func (p *pauses) before(now time.Duration) time.Duration {
 	return p.sum
 }
 
-// Pause says that the context's channels are off the GPU, or back: its kernels'
-// time stands still. It implements [gpu.Pausing].
+// Pause records that the context's channels are off the GPU, or back on it. Their kernels' time
+// stands still meanwhile. It implements [gpu.Pausing].
 func (c *Context) Pause(off bool) { c.pauses.turn(off, c.elapsed()) }
 
-// watchEvery is how often watch polls if nothing needs it more often.
+// watchEvery is the longest interval at which watch runs.
 const watchEvery = 250 * time.Millisecond
 
-// watch ends the context when a kernel has used more GPU time than its limit. It polls often enough to be at most a sixteenth of
-// the limit late. It also finds faults, and returns what they freed, for callers that only poll for progress.
+// watch ends the context when a kernel has used more GPU time than its limit. It runs often enough
+// to be at most a sixteenth of the limit late. It also detects faults and releases freed memory for
+// callers that only poll progress.
 func (c *Context) watch() {
 	every := watchEvery
 	if c.o.KernelTimeLimit > 0 {
@@ -81,8 +83,8 @@ func (c *Context) watch() {
 	}
 }
 
-// ask queries the driver for faults that it reports only to a caller. It does so on a goroutine of its own, because its caller has
-// to end what keeps the driver from answering.
+// ask queries the driver for faults, which it reports only to its callers. The queries run in a
+// goroutine, because the caller has to end kernels that keep the driver from answering.
 func (c *Context) ask() {
 	c.mu.Lock()
 	var tails []cuda.Event
@@ -101,7 +103,7 @@ func (c *Context) ask() {
 		defer c.heeding.Store(false)
 		for _, e := range tails {
 			if c.heed(e) != nil {
-				return // it is the context's end
+				return // the context has ended
 			}
 		}
 		c.giveOwed()
@@ -109,7 +111,7 @@ func (c *Context) ask() {
 	}()
 }
 
-// elapsed returns the time on the clock of the time limit.
+// elapsed returns the clock of the time limit.
 func (c *Context) elapsed() time.Duration {
 	if c.o.Elapsed != nil {
 		return c.o.Elapsed()
@@ -117,13 +119,13 @@ func (c *Context) elapsed() time.Duration {
 	return c.d.o.Clock.Now()
 }
 
-// used returns elapsed less the time off the GPU.
+// used returns elapsed minus the time off the GPU.
 func (c *Context) used() time.Duration {
 	now := c.elapsed()
 	return now - c.pauses.before(now)
 }
 
-// overdue returns the fault of a kernel that is past its time limit, or nil.
+// overdue returns the fault of a kernel past its time limit, or nil.
 func (c *Context) overdue(turns map[*Channel]turn, now time.Duration) *gpu.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()

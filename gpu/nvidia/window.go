@@ -11,10 +11,10 @@ import (
 	"vgpud/gpu/nvidia/rm"
 )
 
-// windowBytes is how much memory the process maps, room for some 800 control blocks, and
-// windowTakes what that takes on the GPU: the driver allocates in such pieces, and a piece
-// that is shared can't be found. Like all that CUDA itself has in a context it is not
-// charged to the guest. What is mapped takes as much of the GPU's aperture (BAR1).
+// windowBytes is the memory that the process maps, enough for about 800 control blocks, and
+// windowTakes the memory that it takes on the GPU: the driver allocates in such pieces, and a
+// shared piece can't be found. Like all of CUDA's own memory in a context it is not charged to the
+// guest. The mapping takes as much of the GPU's aperture (BAR1).
 const (
 	windowBytes = 512 << 10
 	windowTakes = 2 << 20
@@ -24,11 +24,11 @@ const (
 type window struct {
 	at cuda.DevicePtr
 	mu sync.Mutex
-	m  rm.Mapping // nil: none, or over
+	m  rm.Mapping // nil: none, or closed
 }
 
-// openWindow makes the context's window. One without works all the same. Nothing of the
-// guest's runs yet, and the context is current.
+// openWindow makes the context's window. The context works without one too. Nothing of the guest
+// runs yet, and the context is current.
 func (c *Context) openWindow() {
 	if c.d.beneath == nil || c.grip.control == nil {
 		return
@@ -44,8 +44,7 @@ func (c *Context) openWindow() {
 	c.d.o.Log.Warn("kernels are told to leave by copies, which takes longer", "label", c.o.Label, "err", meaning(err))
 }
 
-// mapWindow maps memory and zeroes it. What is put there says which of the driver's
-// objects it is.
+// mapWindow maps memory and zeroes it. A nonce in the memory identifies the driver's object.
 func (c *Context) mapWindow(p cuda.DevicePtr) (rm.Mapping, error) {
 	nonce := make([]byte, 16)
 	rand.Read(nonce)
@@ -71,7 +70,7 @@ func (c *Context) mapWindow(p cuda.DevicePtr) (rm.Mapping, error) {
 	return m, nil
 }
 
-// closeWindow ends the window: what its memory is used for next is somebody else's.
+// closeWindow closes the window before its memory is reused.
 func (c *Context) closeWindow() {
 	w := &c.window
 	w.mu.Lock()
@@ -85,7 +84,7 @@ func (c *Context) closeWindow() {
 	w.m = nil
 }
 
-// Window is memory that kernels see stores to within some microseconds.
+// Window returns memory in which kernels see stores within some microseconds.
 func (c *Context) Window() (p gpu.Ptr, size uint64, w gpu.Window) {
 	c.window.mu.Lock()
 	defer c.window.mu.Unlock()
@@ -95,12 +94,12 @@ func (c *Context) Window() (p gpu.Ptr, size uint64, w gpu.Window) {
 	return gpu.Ptr(c.window.at), windowBytes, &c.window
 }
 
-// Store32 implements [gpu.Window]. Once the GPU is lost, stores go nowhere. Where the
-// kernel's driver has taken the mapping back, as it does before the host sleeps, a store
-// waits until it is there again; if the GPU can't be woken, it is SIGBUS, which ends the
-// process. That is an executor with the one guest context that it has, which is over
-// then anyway, and its guest is told as of any executor that was killed. Nobody else maps
-// any of this: the daemon's controls of contexts have no windows.
+// Store32 implements [gpu.Window]. Once the GPU is lost, stores have no effect. If the kernel
+// driver has revoked the mapping, as it does before the host sleeps, a store waits until it is
+// restored. If the GPU can't be woken, the store raises SIGBUS, which ends the process. That
+// process is an executor with a single guest context, which is over then anyway, and the guest is
+// notified as for any executor that was killed. No other process maps this memory: the daemon's
+// controls of contexts have no windows.
 func (w *window) Store32(off uint64, v uint32) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,8 +108,8 @@ func (w *window) Store32(off uint64, v uint32) {
 	}
 }
 
-// Load32 implements [gpu.Window]. It takes a trip across the bus and back. Where the mapping
-// was taken back, what Store32 says of stores holds for loads.
+// Load32 implements [gpu.Window]. It takes a round trip across the bus. A revoked mapping has the
+// same effect as for Store32.
 func (w *window) Load32(off uint64) uint32 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -1,7 +1,6 @@
-// Package bar0 maps a GPU's registers into this process, for reading alone: the
-// status that package accounting polls. It takes a kernel that lets it; one that
-// is locked down does not, and the GPU's own record of context switches is the way
-// then.
+// Package bar0 maps a GPU's registers into this process, read-only, for the status that package
+// accounting polls. The kernel must allow it. A locked-down kernel does not; use the GPU's own
+// record of context switches then.
 package bar0
 
 import (
@@ -22,9 +21,8 @@ type Registers struct {
 	mem []byte
 }
 
-// Open maps the registers of the GPU at a PCI address, such as 0000:41:00.0. root
-// is the root of the file system, whose files must be the host's own. The caller
-// closes it when nobody reads them any more.
+// Open maps the registers of the GPU at a PCI address, such as 0000:41:00.0. root is the root of
+// the host's own file system. The caller must close the registers once nobody reads them any more.
 func Open(root fs.FS, pci string) (*Registers, error) {
 	r, err := open(root, path.Join("sys/bus/pci/devices", strings.ToLower(pci), "resource0"))
 	if err != nil {
@@ -52,7 +50,7 @@ func open(root fs.FS, name string) (*Registers, error) {
 	return &Registers{Space: space, mem: mem}, nil
 }
 
-// mapped maps as much of a file as there are registers.
+// mapped maps the register part of a file.
 func mapped(f fs.File) ([]byte, error) {
 	st, err := f.Stat()
 	if err != nil {
@@ -69,7 +67,7 @@ func mapped(f fs.File) ([]byte, error) {
 	return mem, nil
 }
 
-// Close unmaps the registers. A read after it ends the process.
+// Close unmaps the registers. A later read ends the process.
 func (r *Registers) Close() error {
 	if err := unix.Munmap(r.mem); err != nil {
 		return fmt.Errorf("unmap a GPU's registers: %w", err)
@@ -77,10 +75,10 @@ func (r *Registers) Close() error {
 	return nil
 }
 
-// otherwise is what always helps.
+// otherwise is the advice that always works.
 const otherwise = "or have the GPU accounted by its record of context switches (accounting: source: events)"
 
-// explain adds why the host does not let registers be read, and what to do.
+// explain adds to err the reason why the host does not allow access to registers, and advice.
 func explain(root fs.FS, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
@@ -88,7 +86,7 @@ func explain(root fs.FS, err error) error {
 	case errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w: run the daemon as root, %s", err, otherwise)
 	case errors.Is(err, unix.EINVAL):
-		// What a driver has claimed can't be mapped where CONFIG_IO_STRICT_DEVMEM is set.
+		// The registers of a driver's device can't be mapped with CONFIG_IO_STRICT_DEVMEM.
 		return fmt.Errorf("%w: the kernel keeps what a driver uses from others: boot with iomem=relaxed, %s", err, otherwise)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: there is no such device in this host or container", err)
@@ -96,7 +94,7 @@ func explain(root fs.FS, err error) error {
 	return err
 }
 
-// lockdown is what the kernel says of its lockdown, if it says anything.
+// lockdown returns the kernel's lockdown mode, or "" if it is not reported.
 func lockdown(root fs.FS) string {
 	b, err := fs.ReadFile(root, "sys/kernel/security/lockdown")
 	if err != nil {

@@ -8,16 +8,15 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// call calls a function of the library whose arguments are plain numbers,
-// without allocating.
+// call calls a function of the library whose arguments are plain numbers. It does not allocate.
 func (l *Library) call(f function, args ...uintptr) error { return result(l.raw(f, args...)) }
 
-// raw is call with the driver's own result, success included.
+// raw is call with the driver's own result, including success.
 func (l *Library) raw(f function, args ...uintptr) Error {
 	if l.fn[f] == 0 {
-		return ErrNotInitialized // only Open itself, on a library that lacks it
+		return ErrNotInitialized // only Open itself calls a function that the library lacks
 	}
-	// A slice of the caller's would be moved to the heap for SyscallN's sake.
+	// SyscallN would move a slice of the caller's to the heap.
 	a := blocks.Get().(*[maxArguments]uintptr)
 	n := copy(a[:], args)
 	r, _, _ := purego.SyscallN(l.fn[f], a[:n]...)
@@ -25,13 +24,13 @@ func (l *Library) raw(f function, args ...uintptr) Error {
 	return Error(uint32(r))
 }
 
-// maxArguments is cuLaunchKernel's.
+// maxArguments is the argument count of cuLaunchKernel.
 const maxArguments = 11
 
 var blocks = sync.Pool{New: func() any { return new([maxArguments]uintptr) }}
 
-// scratch is where the library writes its answers to. It is on the heap, whose
-// objects stay where they are, and is used again.
+// scratch receives the library's results. It is on the heap, where objects do not move, and is
+// reused.
 type scratch struct {
 	word [2]uint64
 	text [256]byte
@@ -39,10 +38,10 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// at is the address of an answer.
+// at returns the address of a result.
 func (s *scratch) at(i int) uintptr { return uintptr(unsafe.Pointer(&s.word[i])) }
 
-// answers calls f with a place for up to two answers.
+// answers calls f with room for up to two results.
 func answers(f func(s *scratch) error) (a, b uint64, err error) {
 	s := scratches.Get().(*scratch)
 	s.word = [2]uint64{}
@@ -52,11 +51,11 @@ func answers(f func(s *scratch) error) (a, b uint64, err error) {
 	return a, b, err
 }
 
-// address is where a slice's memory lies, nil's and an empty one's included. The
-// memory is on the heap or no memory of Go's at all; the caller keeps it alive.
+// address returns the address of a slice's memory, even of an empty or nil slice. The memory is on
+// the heap or is not Go's at all. The caller keeps it alive.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
 
-// DeviceGetName is at most 255 bytes long.
+// DeviceGetName returns a name of at most 255 bytes.
 func (l *Library) DeviceGetName(d Device) (string, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -64,7 +63,7 @@ func (l *Library) DeviceGetName(d Device) (string, error) {
 	return s.string(), err
 }
 
-// DeviceGetPCIBusID is such as "0000:00:05.0".
+// DeviceGetPCIBusID returns an address such as "0000:00:05.0".
 func (l *Library) DeviceGetPCIBusID(d Device) (string, error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -72,7 +71,7 @@ func (l *Library) DeviceGetPCIBusID(d Device) (string, error) {
 	return s.string(), err
 }
 
-// string is the text up to its zero, which it leaves cleared.
+// string returns the text up to its zero byte, and clears it.
 func (s *scratch) string() string {
 	n := 0
 	for n < len(s.text) && s.text[n] != 0 {
@@ -83,8 +82,7 @@ func (s *scratch) string() string {
 	return t
 }
 
-// DeviceGetUUID answers the 16 bytes of the device's UUID, its MIG instance's
-// where it is one.
+// DeviceGetUUID returns the 16 bytes of the device's UUID, or of its MIG instance's.
 func (l *Library) DeviceGetUUID(d Device) (uuid [16]byte, err error) {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
@@ -94,8 +92,8 @@ func (l *Library) DeviceGetUUID(d Device) (uuid [16]byte, err error) {
 	return uuid, err
 }
 
-// EventElapsedTime is the milliseconds from one reached event to another, with
-// the precision of a float32: 61 ns within a second, less beyond.
+// EventElapsedTime returns the milliseconds from one reached event to another, with the precision
+// of a float32: 61 ns within a second, less beyond.
 func (l *Library) EventElapsedTime(from, to Event) (float32, error) {
 	s := scratches.Get().(*scratch)
 	s.word[0] = 0
@@ -113,11 +111,11 @@ const (
 	jitErrorLogBufferBytes = 6
 )
 
-// logBytes is how much of the compiler's log is kept.
+// logBytes is the length of the compiler's log that is kept.
 const logBytes = 8 << 10
 
-// ModuleLoadData loads PTX, a cubin or a fatbin; log is what the compiler said
-// where that failed. image is ended by a zero here, as PTX has to be.
+// ModuleLoadData loads PTX, a cubin or a fatbin. log is the compiler's output if that failed. image
+// need not end with a zero byte: PTX has to, so one is appended.
 func (l *Library) ModuleLoadData(image []byte) (m Module, log string, err error) {
 	type arguments struct {
 		module  uintptr
@@ -142,7 +140,7 @@ func (l *Library) ModuleLoadData(image []byte) (m Module, log string, err error)
 	return Module(a.module), string(a.log[:n]), err
 }
 
-// ModuleEnumerateFunctions answers all of a module's kernels.
+// ModuleEnumerateFunctions returns all of a module's kernels.
 func (l *Library) ModuleEnumerateFunctions(m Module) ([]Function, error) {
 	n, _, err := answers(func(s *scratch) error { return l.call(cuModuleGetFunctionCount, s.at(0), uintptr(m)) })
 	if err != nil || uint32(n) == 0 {
@@ -154,7 +152,7 @@ func (l *Library) ModuleEnumerateFunctions(m Module) ([]Function, error) {
 	return fs, err
 }
 
-// named calls f with the name as C has it.
+// named calls f with name as a C string.
 func named(name string, f func(name uintptr) error) error {
 	b := append([]byte(name), 0)
 	var pin runtime.Pinner
@@ -163,8 +161,8 @@ func named(name string, f func(name uintptr) error) error {
 	return f(address(b))
 }
 
-// Args is one launch's arguments as the library takes them, to be used for many
-// launches, one at a time. It must be on the heap: use [NewArgs].
+// Args holds one launch's arguments in the library's form. It can be reused, for one launch at a
+// time. It must be on the heap: use [NewArgs].
 type Args struct {
 	extra [5]uintptr
 	size  uintptr
@@ -179,7 +177,7 @@ const (
 	launchParamBufferSize    = 2
 )
 
-// NewArgs makes arguments.
+// NewArgs returns empty arguments.
 func NewArgs() *Args {
 	a := new(Args)
 	a.extra = [5]uintptr{
@@ -189,8 +187,8 @@ func NewArgs() *Args {
 	return a
 }
 
-// LaunchKernel launches f with the first n bytes of a.Params, which the driver
-// has copied when the call returns.
+// LaunchKernel launches f with the first n bytes of a.Params. The driver has copied them when the
+// call returns.
 func (l *Library) LaunchKernel(f Function, grid, block [3]uint32, shared uint32, s Stream, a *Args, n int) error {
 	a.size = uintptr(n)
 	extra := uintptr(unsafe.Pointer(&a.extra[0]))
@@ -203,7 +201,7 @@ func (l *Library) LaunchKernel(f Function, grid, block [3]uint32, shared uint32,
 	return err
 }
 
-// Memcpy3DAsync copies a box as c says.
+// Memcpy3DAsync copies the box that c describes.
 func (l *Library) Memcpy3DAsync(c *Memcpy3D, s Stream) error {
 	var pin runtime.Pinner
 	pin.Pin(c)
@@ -211,6 +209,5 @@ func (l *Library) Memcpy3DAsync(c *Memcpy3D, s Stream) error {
 	return l.call(cuMemcpy3DAsync, uintptr(unsafe.Pointer(c)), uintptr(s))
 }
 
-// Address is where page-locked memory lies for the GPU, which is where it lies for
-// the program.
+// Address returns the GPU's address of page-locked memory, which is also the program's.
 func Address(mem []byte) DevicePtr { return DevicePtr(address(mem)) }

@@ -26,17 +26,17 @@ const (
 	MemoryPoolsSupported        Attribute = 115
 )
 
-// Init must come before all others.
+// Init must be called before all other methods.
 func (l *Library) Init() error { return l.call(cuInit, 0) }
 
-// DriverGetVersion is 1000 times the major plus 10 times the minor version of the
-// CUDA that the driver supports.
+// DriverGetVersion returns the CUDA version that the driver supports: 1000 times the major plus 10
+// times the minor version.
 func (l *Library) DriverGetVersion() (int, error) {
 	v, _, err := answers(func(s *scratch) error { return l.call(cuDriverGetVersion, s.at(0)) })
 	return int(int32(v)), err
 }
 
-// DeviceGetCount is how many devices this process sees.
+// DeviceGetCount returns the number of devices that this process sees.
 func (l *Library) DeviceGetCount() (int, error) {
 	n, _, err := answers(func(s *scratch) error { return l.call(cuDeviceGetCount, s.at(0)) })
 	return int(int32(n)), err
@@ -48,13 +48,13 @@ func (l *Library) DeviceGet(i int) (Device, error) {
 	return Device(int32(d)), err
 }
 
-// DeviceTotalMem is in bytes.
+// DeviceTotalMem returns the size of the device's memory in bytes.
 func (l *Library) DeviceTotalMem(d Device) (uint64, error) {
 	n, _, err := answers(func(s *scratch) error { return l.call(cuDeviceTotalMem, s.at(0), uintptr(d)) })
 	return n, err
 }
 
-// DeviceGetAttribute answers one of the attributes above.
+// DeviceGetAttribute returns one of the attributes above.
 func (l *Library) DeviceGetAttribute(d Device, a Attribute) (int, error) {
 	v, _, err := answers(func(s *scratch) error { return l.call(cuDeviceGetAttribute, s.at(0), uintptr(a), uintptr(d)) })
 	return int(int32(v)), err
@@ -69,20 +69,20 @@ const (
 	LimitMallocHeapSize = 2
 )
 
-// CtxCreate makes a context, and makes it current on the calling thread.
+// CtxCreate makes a context and makes it current on the calling thread.
 func (l *Library) CtxCreate(flags uint32, d Device) (Context, error) {
 	c, _, err := answers(func(s *scratch) error { return l.call(cuCtxCreate, s.at(0), uintptr(flags), uintptr(d)) })
 	return Context(c), err
 }
 
-// CtxDestroy ends a context. It waits for what runs in it.
+// CtxDestroy destroys a context. It waits for the context's running work.
 func (l *Library) CtxDestroy(c Context) error { return l.call(cuCtxDestroy, uintptr(c)) }
 
-// CtxSetCurrent makes a context current on the calling thread. The caller locks
-// its goroutine to the thread for this call and those that need the context.
+// CtxSetCurrent makes a context current on the calling thread. The caller must lock its goroutine
+// to the thread for this call and for those that need the context.
 func (l *Library) CtxSetCurrent(c Context) error { return l.call(cuCtxSetCurrent, uintptr(c)) }
 
-// CtxGetLimit answers a limit of the current context, in bytes.
+// CtxGetLimit returns a limit of the current context, in bytes.
 func (l *Library) CtxGetLimit(limit int) (uint64, error) {
 	v, _, err := answers(func(s *scratch) error { return l.call(cuCtxGetLimit, s.at(0), uintptr(limit)) })
 	return v, err

@@ -5,7 +5,7 @@ import "fmt"
 // Error is a CUresult other than CUDA_SUCCESS.
 type Error uint32
 
-// Results that mean something to gpu/nvidia.
+// Results that gpu/nvidia distinguishes.
 const (
 	ErrInvalidValue        Error = 1
 	ErrOutOfMemory         Error = 2
@@ -47,7 +47,7 @@ const (
 	ErrUnknown             Error = 999
 )
 
-// errorNames are cuda.h's, without CUDA_ERROR_.
+// errorNames are cuda.h's names, without CUDA_ERROR_.
 var errorNames = map[Error]string{
 	ErrInvalidValue: "INVALID_VALUE", ErrOutOfMemory: "OUT_OF_MEMORY", ErrNotInitialized: "NOT_INITIALIZED",
 	ErrDeinitialized: "DEINITIALIZED", ErrDeviceUnavailable: "DEVICE_UNAVAILABLE", ErrNoDevice: "NO_DEVICE",
@@ -66,7 +66,7 @@ var errorNames = map[Error]string{
 	ErrDriverMismatch: "SYSTEM_DRIVER_MISMATCH", ErrUnknown: "UNKNOWN",
 }
 
-// Name is the driver's name of the error, or its number where it has none here.
+// Name returns the driver's name of the error, or its number if the name is not known here.
 func (e Error) Name() string {
 	if n, ok := errorNames[e]; ok {
 		return "CUDA_ERROR_" + n
@@ -74,11 +74,11 @@ func (e Error) Name() string {
 	return fmt.Sprintf("CUDA_ERROR_%d", uint32(e))
 }
 
-// Error is the name and the number, which CUDA's users know better.
+// Error returns the name and the number, which CUDA's users know better.
 func (e Error) Error() string { return fmt.Sprintf("%s (%d)", e.Name(), uint32(e)) }
 
-// Sticky reports whether the error ends the context that it comes from: every later
-// call in it, and in others of the process, answers the same.
+// Sticky reports whether the error ends the context in which it occurs: every later call in it, and
+// in other contexts of the process, returns the same error.
 func (e Error) Sticky() bool {
 	switch e {
 	case ErrECCUncorrectable, ErrNVLinkUncorrectable, ErrContained, ErrIllegalAddress, ErrLaunchTimeout, ErrAssert, ErrHardwareStack, ErrIllegalInstruction,
@@ -88,7 +88,7 @@ func (e Error) Sticky() bool {
 	return e.Lost()
 }
 
-// Lost reports whether the error says that the GPU itself is gone.
+// Lost reports whether the error means that the GPU itself is gone.
 func (e Error) Lost() bool {
 	switch e {
 	case ErrDeinitialized, ErrDeviceUnavailable, ErrNoDevice:
@@ -97,7 +97,7 @@ func (e Error) Lost() bool {
 	return false
 }
 
-// result makes an error of a CUresult.
+// result converts a CUresult to an error.
 func result(r Error) error {
 	if r == 0 {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// fflush is C's, of the library that libcuda prints with.
+// fflush is C's function, from the C library that libcuda prints with.
 var fflush = sync.OnceValues(func() (uintptr, error) {
 	libc, err := purego.Dlopen("libc.so.6", purego.RTLD_NOW)
 	if err != nil {
@@ -16,8 +16,7 @@ var fflush = sync.OnceValues(func() (uintptr, error) {
 	return purego.Dlsym(libc, "fflush")
 })
 
-// FlushOutput writes out what C's standard streams hold back: what kernels print
-// goes there.
+// FlushOutput flushes C's standard streams, to which kernels' output goes.
 func FlushOutput() error {
 	f, err := fflush()
 	if err != nil {

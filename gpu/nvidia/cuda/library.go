@@ -8,11 +8,11 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Name is the library's, as the driver installs it.
+// Name is the library's name, as the driver installs it.
 const Name = "libcuda.so.1"
 
-// MinVersion is the oldest driver that has all functions used here, as
-// cuDriverGetVersion says it: CUDA 12.4, driver 550.
+// MinVersion is the oldest driver that has all functions used here, in cuDriverGetVersion's form:
+// CUDA 12.4, driver 550.
 const MinVersion = 12040
 
 // ErrAbsent is the error of [Open] on a host without the library.
@@ -23,8 +23,8 @@ type Library struct {
 	fn [functions]uintptr
 }
 
-// Open opens the library. The process has it until it ends: the driver can't be
-// unloaded. An error names what is missing.
+// Open opens the library. It stays loaded until the process ends: the driver can't be unloaded. An
+// error names the missing part.
 func Open() (*Library, error) {
 	handle, err := purego.Dlopen(Name, purego.RTLD_NOW|purego.RTLD_GLOBAL)
 	if err != nil {
@@ -48,10 +48,10 @@ func Open() (*Library, error) {
 	return &l, nil
 }
 
-// FormatVersion writes what [Library.DriverGetVersion] answers as people do.
+// FormatVersion formats a result of [Library.DriverGetVersion], such as "12.4".
 func FormatVersion(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// function is an index of symbols.
+// function is an index into symbols.
 type function int
 
 const (
@@ -113,8 +113,8 @@ const (
 	functions
 )
 
-// symbols are the names in the library. The suffixes are those that cuda.h of
-// CUDA 12 defines the plain names to.
+// symbols are the names in the library. The suffixes are those to which cuda.h of CUDA 12 defines
+// the plain names.
 var symbols = [functions]string{
 	cuInit:                     "cuInit",
 	cuDriverGetVersion:         "cuDriverGetVersion",

@@ -6,43 +6,43 @@ const (
 	HostDeviceMap = 2
 )
 
-// MemGetInfo is the GPU's free memory and all of it, in bytes.
+// MemGetInfo returns the GPU's free and total memory in bytes.
 func (l *Library) MemGetInfo() (free, total uint64, err error) {
 	return answers(func(s *scratch) error { return l.call(cuMemGetInfo, s.at(0), s.at(1)) })
 }
 
-// MemAlloc allocates, in no stream's order.
+// MemAlloc allocates memory outside of any stream's order.
 func (l *Library) MemAlloc(n uint64) (DevicePtr, error) {
 	p, _, err := answers(func(s *scratch) error { return l.call(cuMemAlloc, s.at(0), uintptr(n)) })
 	return DevicePtr(p), err
 }
 
-// MemFree frees what MemAlloc allocated. It waits for what runs in the context.
+// MemFree frees memory of MemAlloc. It waits for the context's running work.
 func (l *Library) MemFree(p DevicePtr) error { return l.call(cuMemFree, uintptr(p)) }
 
-// MemAllocAsync allocates in s's order. The address is known at once.
+// MemAllocAsync allocates memory in s's order. The address is known at once.
 func (l *Library) MemAllocAsync(n uint64, stream Stream) (DevicePtr, error) {
 	p, _, err := answers(func(s *scratch) error { return l.call(cuMemAllocAsync, s.at(0), uintptr(n), uintptr(stream)) })
 	return DevicePtr(p), err
 }
 
-// MemFreeAsync frees in s's order.
+// MemFreeAsync frees memory in s's order.
 func (l *Library) MemFreeAsync(p DevicePtr, s Stream) error {
 	return l.call(cuMemFreeAsync, uintptr(p), uintptr(s))
 }
 
-// MemPool is where MemAllocAsync has a device's memory from, and MemFreeAsync brings it
-// back to. It is of the process, not of a context.
+// MemPool is the pool from which MemAllocAsync takes a device's memory, and to which MemFreeAsync
+// returns it. It belongs to the process, not to a context.
 type MemPool uintptr
 
 // PoolAttribute is a CUmemPool_attribute.
 type PoolAttribute int
 
-// PoolReuseAllowInternalDependencies reports whether MemAllocAsync may have its stream wait for
-// another in which memory will be freed, where there is none now. It is at first.
+// PoolReuseAllowInternalDependencies reports whether MemAllocAsync may make its stream wait for
+// another one that will free memory, if none is free now. It is on by default.
 const PoolReuseAllowInternalDependencies PoolAttribute = 3
 
-// DeviceGetDefaultMemPool is the pool of MemAllocAsync.
+// DeviceGetDefaultMemPool returns the pool of MemAllocAsync.
 func (l *Library) DeviceGetDefaultMemPool(d Device) (MemPool, error) {
 	p, _, err := answers(func(s *scratch) error { return l.call(cuDeviceGetDefaultMemPool, s.at(0), uintptr(d)) })
 	return MemPool(p), err
@@ -57,14 +57,14 @@ func (l *Library) MemPoolSetAttribute(p MemPool, a PoolAttribute, value int) err
 	return err
 }
 
-// MemPoolTrimTo gives the GPU back what the pool has beyond keep bytes and nobody uses. By
-// itself the pool does so when somebody synchronises with a stream, an event or a context.
+// MemPoolTrimTo returns the pool's unused memory beyond keep bytes to the GPU. The pool does so by
+// itself only when a caller synchronises with a stream, an event or a context.
 func (l *Library) MemPoolTrimTo(p MemPool, keep uint64) error {
 	return l.call(cuMemPoolTrimTo, uintptr(p), uintptr(keep))
 }
 
-// MemHostRegister locks the pages of mem, a mapping that stays until
-// MemHostUnregister, and lets the GPU reach them.
+// MemHostRegister locks the pages of mem and lets the GPU access them. mem must stay mapped until
+// MemHostUnregister.
 func (l *Library) MemHostRegister(mem []byte, flags uint32) error {
 	return l.call(cuMemHostRegister, address(mem), uintptr(len(mem)), uintptr(flags))
 }
@@ -74,8 +74,8 @@ func (l *Library) MemHostUnregister(mem []byte) error {
 	return l.call(cuMemHostUnregister, address(mem))
 }
 
-// MemcpyHtoDAsync copies to the GPU. src must stay until that is done; where it is
-// not page-locked the call may wait for what is before it.
+// MemcpyHtoDAsync copies to the GPU. src must stay valid until the copy is done. If src is not
+// page-locked, the call may wait for earlier commands.
 func (l *Library) MemcpyHtoDAsync(dst DevicePtr, src []byte, s Stream) error {
 	return l.call(cuMemcpyHtoDAsync, uintptr(dst), address(src), uintptr(len(src)), uintptr(s))
 }
@@ -102,7 +102,7 @@ func (l *Library) Memset2DAsync(dst DevicePtr, pitch uint64, value uint32, width
 	return l.call(f, uintptr(dst), uintptr(pitch), uintptr(truncate(value, width)), uintptr(n), uintptr(rows), uintptr(s))
 }
 
-// truncate is the value in as many bytes as an element has.
+// truncate returns the low bytes of value, as many as an element has.
 func truncate(value uint32, width int) uint32 {
 	return value & (1<<(8*width) - 1)
 }
@@ -138,8 +138,8 @@ type Memcpy3D struct {
 	WidthInBytes, Height, Depth uintptr
 }
 
-// SetSrcHost makes memory of the program's the source.
+// SetSrcHost makes the program's memory mem the source.
 func (c *Memcpy3D) SetSrcHost(mem []byte) { c.SrcMemoryType, c.SrcHost = MemoryHost, address(mem) }
 
-// SetDstHost makes memory of the program's the destination.
+// SetDstHost makes the program's memory mem the destination.
 func (c *Memcpy3D) SetDstHost(mem []byte) { c.DstMemoryType, c.DstHost = MemoryHost, address(mem) }

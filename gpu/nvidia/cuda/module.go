@@ -36,27 +36,27 @@ func (l *Library) ModuleGetGlobal(m Module, name string) (p DevicePtr, size uint
 	return DevicePtr(a), size, err
 }
 
-// FuncGetAttribute answers one of the attributes above.
+// FuncGetAttribute returns one of the attributes above.
 func (l *Library) FuncGetAttribute(f Function, a FunctionAttribute) (int, error) {
 	v, _, err := answers(func(s *scratch) error { return l.call(cuFuncGetAttribute, s.at(0), uintptr(a), uintptr(f)) })
 	return int(int32(v)), err
 }
 
-// FuncSetAttribute changes one.
+// FuncSetAttribute sets an attribute.
 func (l *Library) FuncSetAttribute(f Function, a FunctionAttribute, value int) error {
 	return l.call(cuFuncSetAttribute, uintptr(f), uintptr(a), uintptr(value))
 }
 
-// FuncGetParamInfo is where the i-th parameter lies, or ErrInvalidValue where
-// there are not as many.
+// FuncGetParamInfo returns the offset and size of the i-th parameter, or ErrInvalidValue if there
+// are fewer.
 func (l *Library) FuncGetParamInfo(f Function, i int) (offset, size uint64, err error) {
 	return answers(func(s *scratch) error {
 		return l.call(cuFuncGetParamInfo, uintptr(f), uintptr(i), s.at(0), s.at(1))
 	})
 }
 
-// OccupancyMaxActiveBlocksPerMultiprocessor is how many blocks of so many threads
-// and so much dynamic shared memory an SM holds.
+// OccupancyMaxActiveBlocksPerMultiprocessor returns the number of blocks of so many threads and so
+// much dynamic shared memory that an SM holds.
 func (l *Library) OccupancyMaxActiveBlocksPerMultiprocessor(f Function, threads int, shared uint64) (int, error) {
 	n, _, err := answers(func(s *scratch) error {
 		return l.call(cuOccupancyMaxActiveBlocksPerMultiprocessor, s.at(0), uintptr(f), uintptr(threads), uintptr(shared))

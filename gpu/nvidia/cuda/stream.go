@@ -1,16 +1,16 @@
 package cuda
 
-// Flags of streams and events. Who synchronizes with an event sleeps if it was made
-// with EventBlockingSync: each record of it ends in an interrupt. One without a time
-// costs the GPU next to nothing.
+// Flags of streams and events. A caller that synchronises with an event made with EventBlockingSync
+// sleeps: each record of such an event ends in an interrupt. An event without timing costs the GPU
+// almost nothing.
 const (
 	StreamNonBlocking  = 1
 	EventBlockingSync  = 1
 	EventDisableTiming = 2
 )
 
-// StreamCreate makes a stream; the lower the priority's number the sooner its
-// kernels' blocks go, within what the device allows.
+// StreamCreate makes a stream. Blocks of streams with a lower priority number are scheduled first,
+// within the device's range of priorities.
 func (l *Library) StreamCreate(flags uint32, priority int) (Stream, error) {
 	v, _, err := answers(func(s *scratch) error {
 		return l.call(cuStreamCreateWithPriority, s.at(0), uintptr(flags), uintptr(priority))
@@ -18,24 +18,24 @@ func (l *Library) StreamCreate(flags uint32, priority int) (Stream, error) {
 	return Stream(v), err
 }
 
-// StreamDestroy returns at once; what is queued goes on.
+// StreamDestroy returns at once. Queued work goes on.
 func (l *Library) StreamDestroy(s Stream) error { return l.call(cuStreamDestroy, uintptr(s)) }
 
-// StreamSynchronize waits for all that is queued.
+// StreamSynchronize waits for all queued work.
 func (l *Library) StreamSynchronize(s Stream) error { return l.call(cuStreamSynchronize, uintptr(s)) }
 
-// StreamWaitEvent has s wait for what was last recorded in e.
+// StreamWaitEvent makes s wait for the latest record of e.
 func (l *Library) StreamWaitEvent(s Stream, e Event) error {
 	return l.call(cuStreamWaitEvent, uintptr(s), uintptr(e), 0)
 }
 
-// StreamWriteValue64 writes a word when what is before it in the stream is done,
-// and seen: it comes after all its writes.
+// StreamWriteValue64 writes a word once earlier work in the stream is done and all its writes are
+// visible.
 func (l *Library) StreamWriteValue64(s Stream, at DevicePtr, value uint64) error {
 	return l.call(cuStreamWriteValue64, uintptr(s), uintptr(at), uintptr(value), 0)
 }
 
-// EventCreate makes an event, which keeps the time when it was reached.
+// EventCreate makes an event, which keeps the time at which it was reached.
 func (l *Library) EventCreate(flags uint32) (Event, error) {
 	e, _, err := answers(func(s *scratch) error { return l.call(cuEventCreate, s.at(0), uintptr(flags)) })
 	return Event(e), err
@@ -44,7 +44,7 @@ func (l *Library) EventCreate(flags uint32) (Event, error) {
 // EventDestroy returns at once.
 func (l *Library) EventDestroy(e Event) error { return l.call(cuEventDestroy, uintptr(e)) }
 
-// EventRecord has e reached when what is before it in s is done.
+// EventRecord makes e reached once earlier work in s is done.
 func (l *Library) EventRecord(e Event, s Stream) error {
 	return l.call(cuEventRecord, uintptr(e), uintptr(s))
 }
@@ -58,6 +58,6 @@ func (l *Library) EventQuery(e Event) (bool, error) {
 	return r == 0, result(r)
 }
 
-// EventSynchronize waits until the event's last record was reached, asleep where
-// the event was made with EventBlockingSync.
+// EventSynchronize waits until the event's last record was reached. It sleeps if the event was made
+// with EventBlockingSync.
 func (l *Library) EventSynchronize(e Event) error { return l.call(cuEventSynchronize, uintptr(e)) }

@@ -20,34 +20,33 @@ import (
 	"vgpud/clock"
 )
 
-// ProgramName is the program that has NVIDIA's management library.
+// ProgramName is the program that uses NVIDIA's management library.
 const ProgramName = "vgpu-nvml"
 
-// Options are how [Watch] watches.
+// Options configure [Watch].
 type Options struct {
 	Clock clock.Clock
 	Log   *slog.Logger
-	// Program is [ProgramName] beside this program, or else in $PATH.
+	// Program is the program's path, by default [ProgramName] beside this program or else in $PATH.
 	Program string
-	// Every is how often GPUs are sampled: [DefaultEvery].
+	// Every is the sampling interval, by default [DefaultEvery].
 	Every time.Duration
 }
 
-// How long Watch waits before it starts the program again: twice as long each
-// time, but from the beginning where it had something to say.
+// Watch waits between firstPause and lastPause before it restarts the program: twice as long each
+// time, but from the beginning if the last run had an inventory.
 const (
 	firstPause = time.Second
 	lastPause  = 30 * time.Second
 )
 
-// silence is how long the program may say nothing beyond the time between two
-// samples: asking a GPU that is in trouble takes the library many seconds.
+// silence is the longest time without a message, beyond the sampling interval: querying a GPU in
+// trouble takes the library many seconds.
 const silence = 30 * time.Second
 
-// Watch runs the program until ctx ends and hands on what it says, from one
-// goroutine; an Error among it is why there was no more for a while. It starts the
-// program again when that ends, but where there can't be one it returns
-// [ErrUnavailable].
+// Watch runs the program until ctx ends and passes its messages to f, from one goroutine. A message
+// with an Error gives the reason for an interruption. Watch restarts the program when it exits, but
+// returns [ErrUnavailable] if the program can't run here.
 func Watch(ctx context.Context, o Options, f func(Message)) error {
 	program, err := findProgram(o.Program)
 	if err != nil {
@@ -73,7 +72,7 @@ func Watch(ctx context.Context, o Options, f func(Message)) error {
 		quiet = true
 		f(Message{Error: newProblem(err)})
 		if s, ok := errors.AsType[*stuckError](err); ok {
-			select { // another would get stuck beside it
+			select { // another process would get stuck beside it
 			case <-s.over:
 			case <-ctx.Done():
 			}
@@ -89,7 +88,7 @@ func Watch(ctx context.Context, o Options, f func(Message)) error {
 // once is Watch for one run of the program. said reports whether it had an inventory.
 func (o *Options) once(ctx context.Context, program string, f func(Message)) (said bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	var heard atomic.Int64 // when, on the clock
+	var heard atomic.Int64 // time of the last message
 	heard.Store(int64(o.Clock.Now()))
 	var listening sync.WaitGroup
 	defer listening.Wait()
@@ -107,7 +106,7 @@ func (o *Options) once(ctx context.Context, program string, f func(Message)) (sa
 	return said, err
 }
 
-// listen gives a program up that has said nothing for too long, until ctx ends.
+// listen stops a program that has been silent for too long. It runs until ctx ends.
 func (o *Options) listen(ctx context.Context, heard *atomic.Int64, giveUp func(error)) {
 	limit := silence + o.Every
 	for {
@@ -122,7 +121,7 @@ func (o *Options) listen(ctx context.Context, heard *atomic.Int64, giveUp func(e
 	}
 }
 
-// Once has the program say which GPUs there are, and how they are now.
+// Once runs the program for the inventory and one sample of each GPU.
 func Once(ctx context.Context, program string) (v Inventory, s []Sample, err error) {
 	if program, err = findProgram(program); err != nil {
 		return v, nil, err
@@ -144,16 +143,15 @@ func Once(ctx context.Context, program string) (v Inventory, s []Sample, err err
 	return v, s, err
 }
 
-// errEnded is the end of a program that gave no reason.
+// errEnded is the error of a program that exited without a reason.
 var errEnded = errors.New("ended")
 
-// run runs the program and hands on what it says, until it ends, f fails, or ctx
-// ends. It never waits for a program that is stuck in the kernel, where no signal
-// reaches it.
+// run runs the program and passes on its messages until it exits, f fails, or ctx ends. It never
+// waits for a program that is stuck in the kernel, where no signal reaches it.
 func run(ctx context.Context, program string, args []string, f func(Message) error) error {
 	cmd := exec.Command(program, args...)
-	// Another session, so that a terminal's interrupt is for us alone. It ends when
-	// its standard input does, so with this process at the latest.
+	// The program gets another session, so that a terminal's interrupt does not reach it. It exits
+	// when its standard input is closed, so at the latest with this process.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	var last lastWords
 	cmd.Stderr = &last
@@ -190,7 +188,7 @@ func run(ctx context.Context, program string, args []string, f func(Message) err
 	}
 }
 
-// read hands on what the program says, and waits for its end, which is the error.
+// read passes on the program's messages and waits for its exit, which it returns as the error.
 func read(ctx context.Context, cmd *exec.Cmd, out io.Reader, messages chan<- Message) error {
 	err := scan(out, func(m Message) error {
 		select {
@@ -213,15 +211,14 @@ func read(ctx context.Context, cmd *exec.Cmd, out io.Reader, messages chan<- Mes
 	return fmt.Errorf("%s %w", ProgramName, errEnded)
 }
 
-// closeLimit is how long the program may take to let the library go, and then to
-// be killed.
+// closeLimit bounds the time that the program may take to close the library, and then to be killed.
 const closeLimit = time.Second
 
-// end ends the program, by its standard input or else by force. What happens to
-// one that is stuck in the kernel is not waited for.
+// end stops the program, through its standard input or else by force. It does not wait for a
+// program that is stuck in the kernel.
 func end(cmd *exec.Cmd, in io.Closer, over <-chan error) error {
 	err := in.Close()
-	if errors.Is(err, os.ErrClosed) { // it has ended by itself
+	if errors.Is(err, os.ErrClosed) { // it has exited by itself
 		err = nil
 	}
 	select {
@@ -238,10 +235,10 @@ func end(cmd *exec.Cmd, in io.Closer, over <-chan error) error {
 	}
 }
 
-// stuckError is a program that can't be ended.
+// stuckError is the error for a program that can't be ended.
 type stuckError struct {
 	pid  int
-	over <-chan error // has a value when it did end
+	over <-chan error // receives a value when the program does exit
 }
 
 func (s *stuckError) Error() string {
@@ -255,8 +252,8 @@ func ignoreDone(err error) error {
 	return err
 }
 
-// unavailable is the error of a program that could not be started. What is there
-// and may be run can be had later, when there are processes to spare again.
+// unavailable returns the error of a program that could not be started. If it exists and is
+// executable the start may succeed later, when processes are available again.
 func unavailable(err error) error {
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: %w", err, ErrUnavailable)
@@ -264,7 +261,7 @@ func unavailable(err error) error {
 	return err
 }
 
-// findProgram finds the program, where it is not named.
+// findProgram returns the program's path.
 func findProgram(named string) (string, error) {
 	if named != "" {
 		return named, nil
@@ -282,7 +279,7 @@ func findProgram(named string) (string, error) {
 	return path, nil
 }
 
-// lastWords keeps the last line that a program wrote on standard error.
+// lastWords keeps the last line that a program wrote to standard error.
 type lastWords struct {
 	mu   sync.Mutex
 	said string

@@ -7,25 +7,24 @@ import (
 	"slices"
 )
 
-// maxXids bounds how many kinds of errors are counted of a GPU.
+// maxXids bounds the number of different errors that are counted for a GPU.
 const maxXids = 256
 
-// Count is how often one Xid came.
+// Count is the number of occurrences of one Xid.
 type Count struct {
 	Xid
 	Count uint64
 }
 
-// Health is what there was to say of one GPU. It is told by Xid and Sample; the
-// zero value knows nothing, and finds nothing wrong.
+// Health is the state of one GPU, updated by Xid and Sample. The zero value reports no problem.
 type Health struct {
 	counts map[uint64]uint64
-	ended  *Xid // the error that ended the GPU
-	sound  int  // samples since in which the driver wants nothing done
+	ended  *Xid // the error that made the GPU unusable
+	sound  int  // consecutive samples since then for which the driver wants nothing done
 	last   Sample
 }
 
-// Xid takes an error in.
+// Xid records an error.
 func (h *Health) Xid(number uint64) Xid {
 	x := LookUp(number)
 	if h.counts == nil {
@@ -40,11 +39,11 @@ func (h *Health) Xid(number uint64) Xid {
 	return x
 }
 
-// absolving is how many samples in a row without anything to be done overrule an
-// error that should have ended the GPU: the first may be older than the error.
+// absolving is the number of samples in a row without a recovery action that overrule an error that
+// should have made the GPU unusable. The first may be older than the error.
 const absolving = 2
 
-// Sample takes a sample in.
+// Sample records a sample.
 func (h *Health) Sample(s Sample) {
 	h.last = s
 	if h.ended == nil || !h.ended.Told {
@@ -60,15 +59,15 @@ func (h *Health) Sample(s Sample) {
 	}
 }
 
-// recoveries are what an operator does where a driver wants something done. What
-// is not here leaves the GPU usable.
+// recoveries are an operator's actions for the driver's recoveries. With any other recovery the GPU
+// stays usable.
 var recoveries = map[Recovery]string{
 	RecoveryReset:         "the driver wants the GPU reset: " + doReset,
 	RecoveryReboot:        "the driver wants the host rebooted: " + doReboot,
 	RecoveryDrainAndReset: "the driver wants the GPU idle and reset, since part of its memory is not in use any more: " + doReset,
 }
 
-// Problem is why the GPU can't be used, and what to do; empty where it can.
+// Problem returns the reason why the GPU can't be used, with advice, or "" if it can.
 func (h *Health) Problem() string {
 	switch text, wanted := recoveries[h.last.Recovery]; {
 	case h.last.Lost:
@@ -81,7 +80,7 @@ func (h *Health) Problem() string {
 	return ""
 }
 
-// Xids are the errors that came, by number.
+// Xids returns the errors that occurred, by number.
 func (h *Health) Xids() []Count {
 	var all []Count
 	for number, n := range maps.All(h.counts) {
@@ -91,5 +90,5 @@ func (h *Health) Xids() []Count {
 	return all
 }
 
-// Last is the newest sample.
+// Last returns the newest sample.
 func (h *Health) Last() Sample { return h.last }

@@ -11,8 +11,8 @@ import (
 	"unicode"
 )
 
-// Bounds of what is taken from the program: it is trusted to be ours, but not the
-// library in it.
+// Bounds on the program's messages: the program is trusted to be ours, but the library in it is
+// not.
 const (
 	maxLine = 256 << 10 // bytes
 	maxGPUs = 64
@@ -20,24 +20,24 @@ const (
 	maxList = 16
 )
 
-// Message is one line of the program's, with one of these set. The first is the
-// inventory, or the error for which there is none.
+// Message is one line of the program, with one of its fields set. The first message is the
+// inventory, or the error that prevents it.
 type Message struct {
 	Inventory *Inventory `json:"inventory,omitempty"`
-	// Samples are of all GPUs; an empty list says that the library answers.
+	// Samples are of all GPUs. An empty list means only that the library answers.
 	Samples []Sample  `json:"samples,omitzero"`
 	Xid     *XidEvent `json:"xid,omitempty"`
 	Error   *Problem  `json:"error,omitempty"`
 }
 
-// Problem is an error as it is sent.
+// Problem is an error in the form in which it is sent.
 type Problem struct {
 	Text string `json:"text"`
 	// Unavailable reports whether it is an [ErrUnavailable].
 	Unavailable bool `json:"unavailable,omitempty"`
 }
 
-// Error is the text of the error that was sent.
+// Error returns the text of the error that was sent.
 func (p *Problem) Error() string { return p.Text }
 
 // Is matches [ErrUnavailable].
@@ -47,8 +47,8 @@ func newProblem(err error) *Problem {
 	return &Problem{Text: err.Error(), Unavailable: errors.Is(err, ErrUnavailable)}
 }
 
-// Decode reads a line. What it returns is bounded, its numbers are finite, and its
-// texts are of printable characters; a line that can't be made so is an error.
+// Decode decodes a line. Its result is bounded, with finite numbers and printable strings. Any
+// other line is an error.
 func Decode(line []byte) (Message, error) {
 	var m Message
 	if len(line) > maxLine {
@@ -121,7 +121,7 @@ func (s *Sample) check() error {
 	return nil
 }
 
-// checkUUID is what everything else hangs on: a label of metrics, a key of maps.
+// checkUUID checks the string that is used as a metrics label and a map key.
 func checkUUID(uuid string) error {
 	if uuid == "" || len(uuid) > maxText || plain(uuid, maxText) != uuid {
 		return fmt.Errorf("UUID %q: want GPU-…, as the driver has it", plain(uuid, maxText))
@@ -129,7 +129,7 @@ func checkUUID(uuid string) error {
 	return nil
 }
 
-// plain is s without what is not printable, and cut to that many bytes.
+// plain returns s without unprintable characters, cut to most bytes.
 func plain(s string, most int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -144,7 +144,7 @@ func plain(s string, most int) string {
 	return s
 }
 
-// scan decodes lines until the end, or one that is no message.
+// scan decodes lines until the end or the first invalid message.
 func scan(r io.Reader, f func(Message) error) error {
 	s := bufio.NewScanner(r)
 	s.Buffer(nil, maxLine)

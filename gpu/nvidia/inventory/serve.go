@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Serve is the program: it writes the inventory, samples at once and then at the
-// given interval, and errors of GPUs as they come, until in ends. The error is why
-// there is no more to say; out has been told it.
+// Serve is the program's main loop. It writes the inventory, samples at once and then at the given
+// interval, and errors of GPUs as they occur, until in ends. A returned error has been written to
+// out too.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, every time.Duration, open func() (Library, error)) error {
 	w := writer{w: out}
 	l, err := start(&w, open)
@@ -21,7 +21,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, every time.Duration
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	go func() { // which ends with the program at the latest
+	go func() { // it ends with the program at the latest
 		_, err := io.Copy(io.Discard, in)
 		cancel(err)
 	}()
@@ -49,7 +49,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, every time.Duration
 	return errors.Join(err, l.Close())
 }
 
-// Print writes the inventory and one round of samples.
+// Print writes the inventory and one sample of each GPU.
 func Print(out io.Writer, open func() (Library, error)) error {
 	w := writer{w: out}
 	l, err := start(&w, open)
@@ -81,7 +81,7 @@ func sample(w *writer, l Library) error {
 		return err
 	}
 	if s == nil {
-		s = []Sample{} // which says something all the same: that the library answers
+		s = []Sample{} // an empty list still tells that the library answers
 	}
 	return w.write(Message{Samples: s})
 }

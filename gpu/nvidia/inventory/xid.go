@@ -2,24 +2,23 @@ package inventory
 
 import "fmt"
 
-// Xid is what is known of an error that the driver reports, by NVIDIA's "Analyzing
-// Xid Errors with the Xid Catalog" (for Ampere and newer): its immediate action, and
-// its linkage with Xid 154.
+// Xid describes an error that the driver reports, from NVIDIA's "Analyzing Xid Errors with the Xid
+// Catalog" (for Ampere and newer): its immediate action, and its linkage with Xid 154.
 type Xid struct {
 	Number uint64
-	// What happened.
+	// What describes the error.
 	What string
-	// Ends reports whether the GPU can't be used after it, whoever caused it. The others
-	// are one context's, or a warning.
+	// Ends reports whether the GPU can't be used after it, whatever caused it. Other errors affect
+	// one context, or are warnings.
 	Ends bool
-	// Told reports whether the driver itself says what it wants done after it, since R575
-	// at the latest, as [Sample].Recovery: that counts more than Ends.
+	// Told reports whether the driver itself reports the recovery that it wants after the error,
+	// since R575 at the latest, as [Sample].Recovery. That takes precedence over Ends.
 	Told bool
-	// Do is what an operator does about it; empty: nothing.
+	// Do is an operator's action, or empty if none is needed.
 	Do string
 }
 
-// What can be done about a GPU.
+// An operator's actions on a GPU.
 const (
 	doReset  = "stop vgpud and what else uses the GPU, `nvidia-smi --gpu-reset`, start vgpud; where it comes again, have the GPU checked"
 	doReboot = "reboot the host; where it comes again, have the GPU and its slot checked"
@@ -60,12 +59,12 @@ var xids = map[uint64]Xid{
 	137: {What: "a context used another GPU's memory wrongly over NVLink"},
 	140: {What: "a memory error that was not recovered from", Ends: true, Do: doReset},
 	143: {What: "the GPU could not be initialised", Ends: true, Told: true, Do: doReset},
-	154: {What: "the driver wants something else done to the GPU than before", Told: true}, // a sample says what
+	154: {What: "the driver wants something else done to the GPU than before", Told: true}, // a sample has the recovery
 	156: {What: "a part of the GPU that failed is replaced at the next reset", Ends: true, Told: true, Do: doReset},
 	158: {What: "the GPU stopped answering", Ends: true, Do: doReset},
 }
 
-// LookUp is what is known of an Xid. One that is not known ends nothing.
+// LookUp returns the description of an Xid. An unknown Xid ends nothing.
 func LookUp(number uint64) Xid {
 	x, ok := xids[number]
 	if !ok {
@@ -75,7 +74,7 @@ func LookUp(number uint64) Xid {
 	return x
 }
 
-// String is number and text.
+// String returns the number and the description.
 func (x Xid) String() string {
 	s := fmt.Sprintf("Xid %d: %s", x.Number, x.What)
 	if x.Do != "" {

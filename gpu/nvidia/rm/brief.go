@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// A call that is meant to be brief takes some microseconds, and up to a millisecond where
-// it waits for the driver's locks. One that took briefly or longer makes all wary for the
-// next wariness calls.
+// A brief call takes some microseconds, and up to a millisecond if it waits for the driver's locks.
+// After one that took briefly or longer, the next wariness calls are made the normal way.
 const (
 	briefly  = 2 * time.Millisecond
 	wariness = 1000
 )
 
-// brevity reports whether a node's brief calls have been brief lately. While Go's scheduler does
-// not hear of a call, a collection that begins meanwhile stops the process until the call
-// returns: that may happen once in wariness calls, where a GPU or its driver fails, for as
-// long as that one takes. It is safe for concurrent use.
+// brevity reports whether a node's brief calls have been brief lately. While Go's scheduler is not
+// notified of a call, a garbage collection that begins meanwhile stops the process until the call
+// returns. That may happen once in wariness calls while a GPU or its driver fails, for the duration
+// of that call. It is safe for concurrent use.
 type brevity struct{ wary atomic.Int32 }
 
-// trusted reports whether the next call may go without the scheduler's hearing of it.
+// trusted reports whether the next call may bypass the scheduler.
 func (b *brevity) trusted() bool {
 	if b.wary.Load() <= 0 {
 		return true
@@ -28,7 +27,7 @@ func (b *brevity) trusted() bool {
 	return false
 }
 
-// took takes in how long a call took.
+// took records the duration of a call.
 func (b *brevity) took(d time.Duration) {
 	if d >= briefly {
 		b.wary.Store(wariness)

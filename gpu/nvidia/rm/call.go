@@ -6,8 +6,8 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// caller makes calls on one control node for one client. It is safe for concurrent use;
-// its calls take turns, so that they need no memory of their own.
+// caller makes calls on one control node for one client. It is safe for concurrent use. Its calls
+// are serialized, so that they can share buffers.
 type caller struct {
 	node   Node
 	client abi.Handle
@@ -17,14 +17,14 @@ type caller struct {
 	params [1024]byte
 }
 
-// control tells object something: params, a pointer to one of abi's structs, or nil
-// where the command has none, is encoded, and decoded again when the driver has answered,
-// also where it refused.
+// control sends a command to an object. params is a pointer to one of abi's structs, or nil if the
+// command has none. It is encoded for the call, and decoded again when the driver has answered,
+// even with an error.
 func (c *caller) control(what string, object abi.Handle, cmd abi.Command, params any) error {
 	return c.command(c.node.Ioctl, what, object, cmd, params)
 }
 
-// brief is control for commands that are made often and take some microseconds.
+// brief is control for frequent commands that take some microseconds.
 func (c *caller) brief(what string, object abi.Handle, cmd abi.Command, params any) error {
 	return c.command(c.node.IoctlBriefly, what, object, cmd, params)
 }
@@ -56,7 +56,7 @@ func (c *caller) command(by ioctlFunc, what string, object abi.Handle, cmd abi.C
 	return nil
 }
 
-// alloc makes an object beneath parent and returns its handle.
+// alloc makes an object below parent and returns its handle.
 func (c *caller) alloc(what string, parent abi.Handle, class abi.Class, params any) (abi.Handle, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,15 +75,15 @@ func (c *caller) alloc(what string, parent abi.Handle, class abi.Class, params a
 	return call.Object, nil
 }
 
-// free ends an object.
+// free frees an object.
 func (c *caller) free(what string, parent, object abi.Handle) error {
 	call := abi.NVOS00_PARAMETERS{Client: c.client, Parent: parent, Object: object}
 	return c.plain(what, object, abi.NV_ESC_RM_FREE, &call, &call.Status)
 }
 
-// mapMemory maps a memory object of the client's for reading.
+// mapMemory maps a memory object of the client for reading.
 func (c *caller) mapMemory(k Kernel, memory abi.Handle, length int) (Mapping, error) {
-	window, err := k.Open(ControlNode) // one for each mapping
+	window, err := k.Open(ControlNode) // each mapping needs its own
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (c *caller) mapMemory(k Kernel, memory abi.Handle, length int) (Mapping, er
 	return window.Map(length, false)
 }
 
-// plain makes a call about object that has no parameters but its own; status is call's.
+// plain makes a call about object that has no parameters besides its own. status points into call.
 func (c *caller) plain(what string, object abi.Handle, nr uint8, call any, status *abi.Status) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,13 +106,12 @@ func (c *caller) plain(what string, object abi.Handle, nr uint8, call any, statu
 	return nil
 }
 
-// ioctl makes one call on the control node. The caller holds mu; status is call's.
+// ioctl makes one call on the control node. The caller holds mu. status points into call.
 func (c *caller) ioctl(nr uint8, call any, params []byte, status *abi.Status) error {
 	return ioctl(c.node.Ioctl, c.arg[:], nr, call, params, status)
 }
 
-// ioctl makes one call, encoded to buf. A call that has no status of its own has nil for
-// it.
+// ioctl makes one call, encoded to buf. status is nil for a call without a status.
 func ioctl(by ioctlFunc, buf []byte, nr uint8, call any, params []byte, status *abi.Status) error {
 	size, err := abi.Encode(buf, call)
 	if err != nil {
@@ -130,20 +129,21 @@ func ioctl(by ioctlFunc, buf []byte, nr uint8, call any, params []byte, status *
 	return nil
 }
 
-// parent and class ask what an object is.
+// parent returns the parent of an object.
 func (c *caller) parent(object abi.Handle) (abi.Handle, error) {
 	p := abi.NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS{Object: object, Index: abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO_INDEX_PARENT}
 	err := c.control("ask for an object's parent", c.client, abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO, &p)
 	return abi.Handle(p.Result), err
 }
 
+// class returns the class of an object.
 func (c *caller) class(object abi.Handle) (abi.Class, error) {
 	p := abi.NV0000_CTRL_CLIENT_GET_HANDLE_INFO_PARAMS{Object: object, Index: abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO_INDEX_CLASSID}
 	err := c.control("ask for an object's class", c.client, abi.NV0000_CTRL_CMD_CLIENT_GET_HANDLE_INFO, &p)
 	return abi.Class(p.Result), err
 }
 
-// known says whether the client is one of this node's.
+// known returns an error unless the client belongs to this node.
 func (c *caller) known() error {
 	return c.control("look for a client", c.client, abi.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS, &abi.NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS{})
 }

@@ -10,16 +10,16 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// GPU says which one is meant.
+// GPU identifies a GPU.
 type GPU struct {
-	// PCI is its address, "0000:3b:00.0". Empty means the driver's first.
+	// PCI is the address, "0000:3b:00.0". If empty, it is the driver's first GPU.
 	PCI string
-	// Minor is the number in its node's name, /dev/nvidia0.
+	// Minor is the number in the name of its node, /dev/nvidia0.
 	Minor int
 }
 
-// Client is a client of one's own on one GPU, which sees the GPU as a whole. It is safe
-// for concurrent use.
+// Client is this process's own client on one GPU, with access to the GPU as a whole. It is safe for
+// concurrent use.
 type Client struct {
 	kernel            Kernel
 	gpu               GPU
@@ -28,7 +28,7 @@ type Client struct {
 	device, subdevice abi.Handle
 }
 
-// Open makes a client. The caller closes it.
+// Open makes a client. The caller must close it.
 func Open(k Kernel, g GPU) (*Client, error) {
 	c := &Client{kernel: k, gpu: g}
 	if err := c.open(); err != nil {
@@ -76,7 +76,7 @@ func (c *Client) openGPU() (Node, error) {
 	return n, nil
 }
 
-// deviceNumber is what the driver calls the GPU at the PCI address.
+// deviceNumber returns the driver's number of the GPU at the PCI address.
 func (c *Client) deviceNumber() (uint32, error) {
 	if c.gpu.PCI == "" {
 		return 0, nil
@@ -107,7 +107,7 @@ func (c *Client) deviceNumber() (uint32, error) {
 	return 0, fmt.Errorf("the driver has no GPU at PCI address %s", c.gpu.PCI)
 }
 
-// parsePCI reads "0000:3b:00.0", also with nvidia-smi's eight digits of the domain.
+// parsePCI parses "0000:3b:00.0", or nvidia-smi's form with eight digits of the domain.
 func parsePCI(s string) (domain uint32, bus, slot uint16, err error) {
 	bad := func() (uint32, uint16, uint16, error) {
 		return 0, 0, 0, fmt.Errorf("PCI address %q: want one like 0000:3b:00.0", s)
@@ -126,23 +126,23 @@ func parsePCI(s string) (domain uint32, bus, slot uint16, err error) {
 	return uint32(d), uint16(b), uint16(sl), nil
 }
 
-// Now reads the GPU's clock, PTIMER, which %globaltimer and the record of context
-// switches show too. It takes some 7 µs.
+// Now reads the GPU's clock, PTIMER, which %globaltimer and the record of context switches use too.
+// It takes about 7 µs.
 func (c *Client) Now() (time.Duration, error) {
 	var p abi.NV2080_CTRL_TIMER_GET_TIME_PARAMS
 	err := c.call.brief("read the GPU's clock", c.subdevice, abi.NV2080_CTRL_CMD_TIMER_GET_TIME, &p)
 	return time.Duration(p.Nanoseconds), err
 }
 
-// GPU is which one the client is on.
+// GPU returns the client's GPU.
 func (c *Client) GPU() GPU { return c.gpu }
 
-// Close ends the client and all that it made. Its Events are closed before.
+// Close ends the client and all objects that it made. Its Events must be closed before.
 func (c *Client) Close() error {
 	var errs []error
 	for _, n := range []Node{c.node, c.call.node} {
 		if n != nil {
-			errs = append(errs, n.Close()) // the driver frees what belongs to it
+			errs = append(errs, n.Close()) // the driver frees the node's objects
 		}
 	}
 	return errors.Join(errs...)

@@ -12,42 +12,41 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// MaxChannels bounds how many channels a context may have that is controlled, so that
-// who hands over handles can't make much work of it. libcuda makes 128 at most.
+// MaxChannels bounds the number of channels of a controlled context, so that a process that sends
+// handles can't cause much work. libcuda makes 128 at most.
 const MaxChannels = 1024
 
-// The time slices that SetTimeslice sets. Below about 50 µs a group of an H100 makes no
-// progress at all, and above a second the hardware takes something else.
+// The range of time slices for SetTimeslice. Below about 50 µs a group of an H100 makes no progress
+// at all, and above a second the hardware uses another value.
 const (
 	MinTimeslice = 100 * time.Microsecond
 	MaxTimeslice = time.Second
 )
 
-// Control is power over one CUDA context. It is used by one goroutine at a time.
+// Control controls one CUDA context. It must be used by one goroutine at a time.
 type Control struct {
 	call    caller
 	objects Objects
 	batches []abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS
 }
 
-// ControlOptions say what is controlled. The zero value is usable.
+// ControlOptions select the controlled channels. The zero value is usable.
 type ControlOptions struct {
-	// ComputeOnly leaves the channels of copy engines alone: copies go on while the
-	// context is disabled.
+	// ComputeOnly leaves the channels of copy engines alone: copies go on while the context is
+	// disabled.
 	ComputeOnly bool
 }
 
-// NewControl takes control of the context that o names, through n, an open control node
-// of the context's process. It takes n over, also where it fails; it checks that the
-// objects are what they are said to be and of a client of n's, so that nothing else
-// can be reached by them.
+// NewControl takes control of the context that o names, through n, an open control node of the
+// context's process. It takes ownership of n, even if it fails. It checks that the objects are of
+// the expected kinds and belong to a client of n, so that nothing else can be reached through them.
 func NewControl(n Node, o Objects, opt ControlOptions) (*Control, error) {
 	c := &Control{call: caller{node: n, client: o.Client}, objects: o}
 	if err := c.check(); err != nil {
 		return nil, errors.Join(fmt.Errorf("control a CUDA context by its handles: %w", err), n.Close())
 	}
-	// Kernels before copies: on an H100 they stand still 0.32 ms after the call begins
-	// then, and 0.58 ms with all channels in one call.
+	// Kernels come before copies: on an H100 kernels then stop 0.32 ms after the call begins,
+	// instead of 0.58 ms with all channels in one call.
 	c.batches = batches(o.Client, o.Channels)
 	if !opt.ComputeOnly {
 		c.batches = append(c.batches, batches(o.Client, o.Copies)...)
@@ -55,7 +54,7 @@ func NewControl(n Node, o Objects, opt ControlOptions) (*Control, error) {
 	return c, nil
 }
 
-// batches makes channels into calls, each of as many as one takes.
+// batches splits channels into calls with the most channels that a call takes.
 func batches(client abi.Handle, channels []abi.Handle) []abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS {
 	var calls []abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS
 	for chunk := range slices.Chunk(channels, abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_MAX_ENTRIES) {
@@ -68,7 +67,7 @@ func batches(client abi.Handle, channels []abi.Handle) []abi.NV2080_CTRL_FIFO_DI
 	return calls
 }
 
-// check asks the driver about every object.
+// check verifies every object with the driver.
 func (c *Control) check() error {
 	o := &c.objects
 	if n := len(o.Channels) + len(o.Copies); len(o.Channels) == 0 || n > MaxChannels {
@@ -98,10 +97,9 @@ func (c *Control) check() error {
 	return nil
 }
 
-// Disable takes the context's channels off the GPU and keeps them off, what runs
-// included. The driver counts disables for each channel, whoever makes them, and keeps
-// them when their caller ends. Where the driver refuses some of the channels, those
-// before them are enabled again.
+// Disable takes the context's channels off the GPU and keeps them off, including running work. The
+// driver counts disables per channel, over all callers, and keeps them when their caller exits. If
+// the driver refuses some of the channels, the ones before them are enabled again.
 func (c *Control) Disable() error {
 	for i, b := range c.batches {
 		if err := c.set(b, true); err != nil {
@@ -114,7 +112,7 @@ func (c *Control) Disable() error {
 	return nil
 }
 
-// Enable takes one Disable back. One too many does no harm. All channels are tried.
+// Enable reverts one Disable. An extra Enable does no harm. It tries all channels.
 func (c *Control) Enable() error {
 	var errs []error
 	for _, b := range c.batches {
@@ -132,8 +130,8 @@ func (c *Control) set(b abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS, disable bo
 	return c.call.control(what, c.objects.Subdevice, abi.NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS, &b)
 }
 
-// SetTimeslice sets how long the compute group runs before the next one's turn. The
-// driver takes whole microseconds, the hardware steps of 1.024 µs.
+// SetTimeslice sets the time that the compute group runs before the next one's turn. The driver
+// takes whole microseconds, the hardware steps of 1.024 µs.
 func (c *Control) SetTimeslice(d time.Duration) error {
 	if d < MinTimeslice || d > MaxTimeslice {
 		return fmt.Errorf("time slice of %v: want %v to %v", d, MinTimeslice, MaxTimeslice)
@@ -141,21 +139,21 @@ func (c *Control) SetTimeslice(d time.Duration) error {
 	return c.call.control("set a time slice", c.objects.Group, abi.NVA06C_CTRL_CMD_SET_TIMESLICE, &abi.NVA06C_CTRL_TIMESLICE_PARAMS{Microseconds: uint64(d / time.Microsecond)})
 }
 
-// Timeslice is what was set, or the driver's own choice.
+// Timeslice returns the time slice, as set or the driver's default.
 func (c *Control) Timeslice() (time.Duration, error) {
 	var p abi.NVA06C_CTRL_TIMESLICE_PARAMS
 	err := c.call.control("get a time slice", c.objects.Group, abi.NVA06C_CTRL_CMD_GET_TIMESLICE, &p)
 	return time.Duration(p.Microseconds) * time.Microsecond, err
 }
 
-// Preempt takes the compute group off the engine and waits until it is. It comes back at
-// its next turn, at once where nobody else wants the engine.
+// Preempt takes the compute group off the engine and waits until it is off. The group runs again at
+// its next turn, at once if no other group wants the engine.
 func (c *Control) Preempt() error {
 	return c.call.control("preempt a channel group", c.objects.Group, abi.NVA06C_CTRL_CMD_PREEMPT, &abi.NVA06C_CTRL_PREEMPT_PARAMS{Wait: true})
 }
 
-// HardwareID is the compute group's number on its runlist, which the GPU's status
-// registers show.
+// HardwareID returns the compute group's number on its runlist, which the GPU's status registers
+// show.
 func (c *Control) HardwareID() (uint16, error) {
 	var p abi.NVA06C_CTRL_GET_INFO_PARAMS
 	if err := c.call.control("get a channel group's number", c.objects.Group, abi.NVA06C_CTRL_CMD_GET_INFO, &p); err != nil {
@@ -164,9 +162,9 @@ func (c *Control) HardwareID() (uint16, error) {
 	return uint16(p.ID), nil
 }
 
-// Share is what another process needs for a Control of its own: the names, and a
-// descriptor of the file that they belong to, which the caller closes. Whoever keeps one
-// keeps the memory of the context's process too, beyond its end.
+// Share returns what another process needs for a Control of its own: the handles, and a descriptor
+// of the file to which they belong. The caller closes the descriptor. An open descriptor keeps the
+// memory of the context's process allocated, even beyond that process's end.
 func (c *Control) Share() (Objects, *os.File, error) {
 	fd, err := unix.FcntlInt(uintptr(c.call.node.FD()), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -175,5 +173,5 @@ func (c *Control) Share() (Objects, *os.File, error) {
 	return c.objects, os.NewFile(uintptr(fd), ControlNode), nil
 }
 
-// Close lets go of the process's file. What is disabled stays so.
+// Close closes the file of the context's process. Disabled channels stay disabled.
 func (c *Control) Close() error { return c.call.node.Close() }

@@ -11,51 +11,50 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// eventRecords is how many context switches the driver keeps for who reads them: over a
-// second's at the fastest rate measured on an H100, 7070 a second.
+// eventRecords is the number of context switches that the driver keeps for a reader: those of over
+// a second at the fastest rate measured on an H100, 7070 per second.
 const eventRecords = 8192
 
-// Switch is one context switch of the GPU's compute engine, by its own record.
+// Switch is one context switch of the GPU's compute engine, from the GPU's own record.
 type Switch struct {
-	// Clock is the GPU's.
+	// Clock is the time on the GPU's clock.
 	Clock time.Duration
-	// PID is the process whose context it is, as the driver numbers processes (in the
-	// first PID namespace); 0 where the driver does not say.
+	// PID is the process of the context, as the driver numbers processes (in the first PID
+	// namespace), or 0 if the driver does not report it.
 	PID int
-	// On is true where the context was put on the engine, and false where its state had
-	// been saved.
+	// On is true if the context was put on the engine, and false if its state had been saved.
 	On bool
 }
 
-// DroppedError says that records found no room: the reader was away for too long.
+// DroppedError reports that records were lost because the reader was too slow.
 type DroppedError struct{ Records uint64 }
 
-// Error says how many.
+// Error returns the number of lost records.
 func (e *DroppedError) Error() string {
 	return fmt.Sprintf("%d records of context switches lost: they were not read in time", e.Records)
 }
 
-// Events is the GPU's record of its context switches: of all processes' contexts on the
-// compute engine, from Client.Events on. It is used by one goroutine at a time. A context
-// that has run dry stays on the engine until another is wanted, and one that is alone
-// writes no records at all.
+// Events reads the GPU's record of its context switches: those of all processes' contexts on the
+// compute engine, from the call of Client.Events on. It must be used by one goroutine at a time. A
+// context that has run out of work stays on the engine until another context needs it, and a
+// context that is alone writes no records at all.
 type Events struct {
 	c               *Client
 	call            caller
 	buffer          abi.Handle
 	header, records Mapping
 	n               uint32
-	// get is the next record to read, and told is how far the driver was told of it.
+	// get is the next record to read, and told the read position last reported to the driver.
 	get, told uint32
-	// dropped is how many losses were told; gap is where in the records those are
-	// that were seen and not told yet.
+	// dropped is the number of losses reported to the caller. gap is the position of losses that
+	// were seen and not reported yet.
 	dropped uint64
 	gap     uint32
 	gapped  bool
 }
 
-// Events starts reading. It takes CAP_SYS_ADMIN: without it the driver would answer, but
-// hide whose the contexts are. The caller closes it, before the client.
+// Events starts reading. It needs CAP_SYS_ADMIN: without it the driver would answer, but hide the
+// processes of the contexts. The caller must close it before the client.
 func (c *Client) Events() (*Events, error) {
 	if !c.kernel.Admin() {
 		return nil, fmt.Errorf("read the GPU's record of context switches: this process lacks CAP_SYS_ADMIN, and would not be told whose they are: %w", unix.EPERM)
@@ -76,7 +75,7 @@ func (e *Events) open() (err error) {
 	if err != nil {
 		return err
 	}
-	// Nobody is to be woken, since Read asks.
+	// The driver wakes nobody, since Read polls.
 	e.buffer, err = e.call.alloc("make an event buffer", e.call.client, abi.NV_EVENT_BUFFER, &abi.NV_EVENT_BUFFER_ALLOC_PARAMETERS{
 		RecordSize: abi.EventRecordBytes, RecordCount: e.n, RecordsFreeThreshold: e.n,
 		Subdevice: e.c.subdevice, HeaderMemory: header, RecordMemory: records,
@@ -105,23 +104,23 @@ func (e *Events) memory(size int, m *Mapping) (abi.Handle, error) {
 	return h, err
 }
 
-// Read answers the switches since the last call, oldest first, as many as there are and
-// fit into buf. It makes the GPU write out what it has, which takes 4 to 12 µs, and
-// doesn't wait. With a [*DroppedError] the switches are good, and lost are records that
-// came after them.
+// Read reads the switches since the last call into buf, oldest first, and returns their number. It
+// makes the GPU write out its pending records, which takes 4 to 12 µs, and does not wait for
+// further ones. With a [*DroppedError] the returned switches are valid, and the lost records came
+// after them.
 func (e *Events) Read(buf []Switch) (int, error) {
 	if err := e.call.brief("flush an event buffer", e.buffer, abi.NV_EVENT_BUFFER_CTRL_CMD_FLUSH, nil); err != nil {
 		return 0, err
 	}
 	var raw [abi.EventHeaderBytes]byte
 	e.header.Copy(raw[:], 0)
-	// Put again, in one access: the records before it are complete.
+	// Put is read again, in one access: the records before it are complete.
 	binary.LittleEndian.PutUint32(raw[4:], e.header.Load32(4))
 	h, err := abi.DecodeEventHeader(raw[:], e.n)
 	if err != nil {
 		return 0, err
 	}
-	// A full buffer takes no more, so what is lost came after all that is there.
+	// A full buffer takes no more records, so the lost ones came after all that are there.
 	if h.Dropped != e.dropped && !e.gapped {
 		e.gap, e.gapped = h.Put, true
 	}
@@ -151,7 +150,7 @@ func (e *Events) take(buf []Switch, end uint32) (n int, err error) {
 		get = (get + 1) % e.n
 	}
 	e.get = get
-	// Where there is room enough left, the driver need not hear of every step.
+	// With enough room left, the driver need not know every step.
 	if (get-e.told+e.n)%e.n < e.n/4 && !e.gapped {
 		return n, nil
 	}
@@ -159,7 +158,7 @@ func (e *Events) take(buf []Switch, end uint32) (n int, err error) {
 	return n, e.call.brief("move in an event buffer", e.buffer, abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET, &abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET_PARAMS{Record: get})
 }
 
-// decodeSwitch says what a record tells, if it is one that tells of a switch.
+// decodeSwitch decodes a record and reports whether it is a context switch.
 func decodeSwitch(r abi.NV_EVENT_BUFFER_FECS_RECORD_V2) (Switch, bool) {
 	at, ok := r.Time()
 	if !ok || r.Type != abi.EventTypeFECS || r.Tag != abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START && r.Tag != abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END {
@@ -172,11 +171,10 @@ func decodeSwitch(r abi.NV_EVENT_BUFFER_FECS_RECORD_V2) (Switch, bool) {
 	return s, true
 }
 
-// Now reads the clock that switches are stamped with.
+// Now reads the clock of the switches' time stamps.
 func (e *Events) Now() (time.Duration, error) { return e.c.Now() }
 
-// Close stops the record. The driver writes a line to the kernel's log about it, which
-// is harmless.
+// Close stops the record. The driver writes a harmless line to the kernel's log about it.
 func (e *Events) Close() error {
 	var errs []error
 	if e.buffer != 0 {

@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// DriverVersion reads the version of the loaded driver. root is the root of the file
-// system.
+// DriverVersion reads the version of the loaded driver. root is the root of the file system.
 func DriverVersion(root fs.FS) (string, error) {
 	b, err := fs.ReadFile(root, "sys/module/nvidia/version")
 	if err != nil {
@@ -18,8 +17,7 @@ func DriverVersion(root fs.FS) (string, error) {
 	return strings.TrimSpace(string(b)), nil
 }
 
-// Lookup finds the node of the GPU at a PCI address. root is the root of the file
-// system.
+// Lookup finds the node of the GPU at a PCI address. root is the root of the file system.
 func Lookup(root fs.FS, pci string) (GPU, error) {
 	if _, _, _, err := parsePCI(pci); err != nil {
 		return GPU{}, err

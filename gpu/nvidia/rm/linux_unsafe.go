@@ -17,8 +17,8 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// The control node's number (NV_MAJOR_DEVICE_NUMBER, NV_MINOR_DEVICE_NUMBER_CONTROL_DEVICE
-// of the driver's nv-linux.h): a jail may show it under any name.
+// The control node's number (NV_MAJOR_DEVICE_NUMBER, NV_MINOR_DEVICE_NUMBER_CONTROL_DEVICE of the
+// driver's nv-linux.h): inside a jail the node may have any name.
 const (
 	nvidiaMajor  = 195
 	controlMinor = 255
@@ -77,7 +77,7 @@ func (Linux) Admin() bool {
 	return err == nil && d[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// isControl says why fd is not an open control node.
+// isControl returns an error unless fd is an open control node.
 func isControl(fd int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -120,7 +120,7 @@ func passing(arg, params []byte, call func() unix.Errno) error {
 	var pin runtime.Pinner
 	defer pin.Unpin()
 	if len(params) > 0 {
-		// The address is a number in arg, which nothing but the pin knows to be one.
+		// The address is a plain number in arg, so only the pin keeps the memory in place.
 		pin.Pin(&params[0])
 		address := uint64(uintptr(unsafe.Pointer(&params[0])))
 		binary.LittleEndian.PutUint64(arg[abi.PointerOffset:], address)
@@ -154,9 +154,8 @@ func (n node) Close() error { return n.f.Close() }
 
 type mapping []byte
 
-// Load32 implements [Mapping]. The processor may read ahead what is mapped
-// write-combining, as a GPU's memory is, but not past a locked instruction (Intel's manual,
-// volume 3, 8.2.2 and 11.3.1).
+// Load32 implements [Mapping]. The processor may read ahead in write-combining memory, as a GPU's
+// memory is mapped, but not past a locked instruction (Intel's manual, volume 3, 8.2.2 and 11.3.1).
 func (m mapping) Load32(off int) uint32 {
 	written.Swap(0)
 	return atomic.LoadUint32((*uint32)(unsafe.Pointer(&m[off : off+4][0])))
@@ -164,13 +163,12 @@ func (m mapping) Load32(off int) uint32 {
 
 func (m mapping) Copy(b []byte, off int) { copy(b, m[off:off+len(b)]) }
 
-// written is where Load32 and Store32 have their locked instructions.
+// written is the target of the locked instructions of Load32 and Store32.
 var written atomic.Uint32
 
-// Store32 implements [Mapping]. A GPU's memory is mapped write-combining: the processor
-// keeps what is stored until something makes it let go, as a locked instruction on other
-// memory does (Intel's manual, volume 3, 11.3.1). One on this memory would read it first,
-// across the bus.
+// Store32 implements [Mapping]. A GPU's memory is mapped write-combining: the processor buffers a
+// store until it is flushed, for example by a locked instruction on other memory (Intel's manual,
+// volume 3, 11.3.1). A locked instruction on this memory would first read it across the bus.
 func (m mapping) Store32(off int, v uint32) {
 	*(*uint32)(unsafe.Pointer(&m[off : off+4][0])) = v
 	written.Swap(v)
@@ -178,7 +176,7 @@ func (m mapping) Store32(off int, v uint32) {
 
 func (m mapping) Close() error { return unix.Munmap(m) }
 
-// closing closes f on the way out with err, which is what matters.
+// closing closes f before a return with err, which takes precedence.
 func closing(f *os.File, err error) error {
 	if cerr := f.Close(); cerr != nil {
 		return fmt.Errorf("%w (and close it: %v)", err, cerr)

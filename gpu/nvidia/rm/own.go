@@ -9,9 +9,8 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// Objects are the handles of one CUDA context's objects in the driver. As JSON they are
-// what a process hands to who is to control it, with a descriptor of the file that
-// they belong to.
+// Objects are the handles of one CUDA context's objects in the driver. A process sends them as JSON
+// to the process that is to control it, with a descriptor of the file to which they belong.
 type Objects struct {
 	Client    abi.Handle `json:"client"`
 	Subdevice abi.Handle `json:"subdevice"`
@@ -23,19 +22,18 @@ type Objects struct {
 	Copies     []abi.Handle `json:"copies,omitempty"`
 }
 
-// Own is a CUDA context of this process. Node is a descriptor of the file that it
-// belongs to, which the caller closes.
+// Own is a CUDA context of this process. Node is a descriptor of its file, which the caller closes.
 type Own struct {
 	Objects
 	Node Node
 }
 
-// ErrNoContext is FindOwn's where this process has no CUDA context that it could find.
+// ErrNoContext is returned by FindOwn if it finds no CUDA context of this process.
 var ErrNoContext = errors.New("no CUDA context of this process found among the driver's objects")
 
-// How far FindOwn looks. A process that makes a context makes its client just before; of
-// others' clients in between there are a few. A client that doesn't exist costs a line in
-// the kernel's log for each look, so near ones come first.
+// Bounds of FindOwn's search. A process makes its client just before its context, with few clients
+// of other processes in between. Each lookup of a client that doesn't exist costs a line in the
+// kernel's log, so near numbers come first.
 const (
 	nearClients = 16
 	farClients  = 512
@@ -46,10 +44,10 @@ const (
 	maxGap                 = 1024
 )
 
-// FindOwn finds the newest CUDA context of this process: call it right after
-// cuCtxCreate. It looks through this process's own descriptors of the control node for
-// libcuda's client, whose number is just below that of a client made now, and then
-// through the client's objects. It takes some ten milliseconds.
+// FindOwn finds the newest CUDA context of this process. It must be called right after cuCtxCreate.
+// It searches this process's descriptors of the control node for libcuda's client, whose number is
+// just below that of a client made now, and then the client's objects. It takes about ten
+// milliseconds.
 func FindOwn(k Kernel) (*Own, error) {
 	next, err := nextClient(k)
 	if err != nil {
@@ -67,7 +65,7 @@ func FindOwn(k Kernel) (*Own, error) {
 	}
 	for _, n := range nodes {
 		if found == nil || n != found.Node {
-			n.Close() // a duplicate; what it is one of stays
+			n.Close() // a duplicate; the original stays open
 		}
 	}
 	if found == nil {
@@ -77,7 +75,7 @@ func FindOwn(k Kernel) (*Own, error) {
 	return found, nil
 }
 
-// nextClient is the number of a client made now. The client is gone when it returns.
+// nextClient returns the number of a client made now. The client is freed before it returns.
 func nextClient(k Kernel) (abi.Handle, error) {
 	n, err := k.Open(ControlNode)
 	if err != nil {
@@ -88,12 +86,12 @@ func nextClient(k Kernel) (abi.Handle, error) {
 	return c.alloc("make a client", 0, abi.NV01_ROOT_CLIENT, nil)
 }
 
-// before is the client numbered d before h; numbers wrap.
+// before returns the client number d below h, with wrap-around.
 func before(h abi.Handle, d int) abi.Handle {
 	return abi.RS_CLIENT_HANDLE_BASE + (h-abi.RS_CLIENT_HANDLE_BASE-abi.Handle(d)+abi.ClientSpan)%abi.ClientSpan
 }
 
-// findIn looks for a context of the clients numbered from to to before next.
+// findIn searches the clients numbered from to to below next for a context.
 func findIn(nodes []Node, next abi.Handle, from, to int) *Own {
 	for _, n := range nodes {
 		for d := from; d <= to; d++ {
@@ -109,7 +107,7 @@ func findIn(nodes []Node, next abi.Handle, from, to int) *Own {
 	return nil
 }
 
-// all goes through the objects that libcuda numbered, in the order of their numbers.
+// all iterates over the objects that libcuda numbered, in the order of their numbers.
 func (c *caller) all() iter.Seq2[abi.Handle, abi.Class] {
 	return func(yield func(abi.Handle, abi.Class) bool) {
 		for h, last := firstObject, firstObject; h < firstObject+maxObjects && h-last < maxGap; h++ {
@@ -126,8 +124,8 @@ func (c *caller) all() iter.Seq2[abi.Handle, abi.Class] {
 
 // objects finds the newest context among the client's objects.
 func (c *caller) objects() (Objects, bool) {
-	channels := make(map[abi.Handle][]abi.Handle) // of a group
-	subdevices := make(map[abi.Handle]abi.Handle) // of a device
+	channels := make(map[abi.Handle][]abi.Handle) // by group
+	subdevices := make(map[abi.Handle]abi.Handle) // by device
 	var groups, computes []abi.Handle
 	for h, class := range c.all() {
 		switch {
@@ -145,7 +143,7 @@ func (c *caller) objects() (Objects, bool) {
 			computes = append(computes, h)
 		}
 	}
-	// The newest compute object's channel is of the newest context's compute group.
+	// The channel of the newest compute object belongs to the newest context's compute group.
 	for _, h := range slices.Backward(computes) {
 		channel, err := c.parent(h)
 		if err != nil {
@@ -172,7 +170,7 @@ func (c *caller) objects() (Objects, bool) {
 	return Objects{}, false
 }
 
-// computeGroups are the groups with a channel that has a compute object.
+// computeGroups returns the groups with a channel that has a compute object.
 func (c *caller) computeGroups(computes []abi.Handle) map[abi.Handle]bool {
 	groups := make(map[abi.Handle]bool)
 	for _, h := range computes {

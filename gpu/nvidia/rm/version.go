@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// branches are the driver's branches whose layouts package abi has, each with the version
-// that they were tried on.
+// branches are the driver's branches whose layouts package abi has, each with the version on which
+// they were tried.
 var branches = []struct {
 	branch int
 	tried  string
@@ -16,8 +16,8 @@ var branches = []struct {
 	{580, "580.159.04"},
 }
 
-// KnownDriver says whether the driver's version is of a branch whose calls this package
-// knows, and which of the versions they were tried on is nearest.
+// KnownDriver reports whether this package knows the calls of the driver's branch, and returns the
+// nearest version on which they were tried.
 func KnownDriver(version string) (nearest string, known bool) {
 	major, _, _ := strings.Cut(version, ".")
 	branch, err := strconv.Atoi(major)

@@ -8,16 +8,15 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// windowTries is how many of a context's newest memory objects Window looks into.
+// windowTries is the number of a context's newest memory objects that Window inspects.
 const windowTries = 4
 
-// Window maps the first length bytes of memory that the context has on GPU g, through the
-// GPU's own aperture (BAR1): what the process stores there a running kernel sees, by an
-// H100's measure 3 µs sooner than by the driver's quickest copy, and with nothing of the
-// driver's in between that could take longer. Which object an allocation is libcuda
-// doesn't say, so the newest are mapped until is recognises what was put there; small
-// allocations share objects and may lie anywhere in one. The caller closes the mapping
-// before the memory is freed and before it closes c.
+// Window maps the first length bytes of memory that the context has on GPU g, through the GPU's own
+// aperture (BAR1). A running kernel sees stores to it. On an H100 that takes 3 µs less than the
+// driver's quickest copy, and nothing of the driver is in between that could take longer. libcuda
+// doesn't tell the object of an allocation, so Window maps the newest ones until is recognises the
+// contents. Small allocations share objects and may lie anywhere in one. The caller must close the
+// mapping before the memory is freed and before it closes c.
 func (c *Control) Window(k Kernel, g GPU, length int, is func(Mapping) bool) (Mapping, error) {
 	device, err := c.call.parent(c.objects.Subdevice)
 	if err != nil {
@@ -47,7 +46,7 @@ func (c *Control) Window(k Kernel, g GPU, length int, is func(Mapping) bool) (Ma
 
 // mapGPU maps the beginning of an object.
 func (c *Control) mapGPU(k Kernel, g GPU, device, memory abi.Handle, length int) (Mapping, error) {
-	n, err := k.Open(fmt.Sprintf(gpuNode, g.Minor)) // one for each mapping
+	n, err := k.Open(fmt.Sprintf(gpuNode, g.Minor)) // each mapping needs its own
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +62,7 @@ func (c *Control) mapGPU(k Kernel, g GPU, device, memory abi.Handle, length int)
 	return w, nil
 }
 
-// window is a mapping that the driver keeps until it is told otherwise.
+// window is a mapping that the driver keeps until it is asked to unmap it.
 type window struct {
 	Mapping // nil: none
 	c       *Control

@@ -1,8 +1,8 @@
-// Package cudatest is a CUDA driver in software, for tests of what uses package
-// cuda: memory, copies, streams and events are real, kernels are Go functions, and
-// every call can be told to fail. It is as strict as the driver is: a call without
-// a current context on its thread, a handle that is none, a copy outside an
-// allocation are errors, and a fault ends all contexts of the process.
+// Package cudatest is a CUDA driver in software, for tests of the users of package cuda. Memory,
+// copies, streams and events are real, kernels are Go functions, and every call can be made to
+// fail. It is as strict as the driver: a call without a current context on its thread, an invalid
+// handle, or a copy outside an allocation is an error, and a fault ends all contexts of the
+// process.
 package cudatest
 
 import (
@@ -17,7 +17,7 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// Launch is what a kernel is called with.
+// Launch is the argument of a kernel.
 type Launch struct {
 	GPU         *GPU
 	Grid, Block [3]uint32
@@ -25,49 +25,47 @@ type Launch struct {
 	Params      []byte
 }
 
-// Param is the i-th parameter, of 64 bits each.
+// Param returns the i-th parameter; all have 64 bits.
 func (l *Launch) Param(i int) uint64 { return binary.LittleEndian.Uint64(l.Params[8*i:]) }
 
-// Kernel is code of the GPU. An error that it returns is a fault. It is called from
-// a goroutine of its stream's.
+// Kernel is the code of a kernel. An error that it returns is a fault. It is called from a
+// goroutine of its stream.
 type Kernel func(l *Launch) error
 
-// Attributes are what a kernel has of the GPU, and its parameters' sizes.
+// Attributes are the resources that a kernel uses, and the sizes of its parameters.
 type Attributes struct {
-	Local  int // bytes a thread
+	Local  int // bytes per thread
 	Params []int
 }
 
-// GPU is the driver with one GPU. Its fields but those of its own are to be set
-// before it is used.
+// GPU is the driver with one GPU. Exported fields must be set before it is used.
 type GPU struct {
-	// Kernels are the entries that modules may have, by name. "stamp" is there: it
-	// stores the clock where its parameter says, and again behind that.
+	// Kernels are the entries that modules may have, by name. "stamp" is predefined: it stores the
+	// clock at its parameter's address, and again after that.
 	Kernels map[string]Kernel
-	// Attributes are those of kernels that have others than one parameter of 64
-	// bits and no local memory.
+	// Attributes are those of kernels that don't have one parameter of 64 bits and no local memory.
 	Attributes map[string]Attributes
-	// Memory is the GPU's, in bytes; 1 GiB unless set.
+	// Memory is the size of the GPU's memory in bytes, 1 GiB by default.
 	Memory uint64
-	// Output is where kernels print: Print writes to it.
+	// Output receives the text that kernels write with Print.
 	Output func(text string)
-	// OnAlloc, if there is one, is called with what MemAlloc allocates.
+	// OnAlloc, if set, is called with the memory that MemAlloc allocates.
 	OnAlloc func(mem []byte)
 
 	mu    sync.Mutex
 	wake  *sync.Cond
 	fails map[string]cuda.Error
 	calls map[string]int
-	// interrupts is how often an event was reached that raises one.
+	// interrupts counts the reached events that raise one.
 	interrupts int
 	fault      cuda.Error
 	current    map[int]cuda.Context
 	context    cuda.Context
 	next       uint64
 	device     map[uint64][]byte
-	host       map[uint64][]byte // page-locked, registered too
+	host       map[uint64][]byte // page-locked, including registered memory
 	used       uint64
-	pooled     uint64 // was freed in a stream's order, and is the process's still
+	pooled     uint64 // freed in a stream's order and still held by the process
 	streams    map[cuda.Stream]*stream
 	events     map[cuda.Event]*event
 	modules    map[cuda.Module]*module
@@ -83,14 +81,14 @@ type module struct {
 	sizes     map[string]uint64
 }
 
-// event counts its records: it is reached when the newest was.
+// event counts its records: it is reached when the newest one is.
 type event struct {
 	recorded, reached int
 	at                time.Duration
 	interrupts        bool // when it is reached
 }
 
-// New makes a GPU.
+// New returns a GPU.
 func New() *GPU {
 	g := &GPU{
 		Kernels: map[string]Kernel{}, Attributes: map[string]Attributes{}, Memory: 1 << 30, fails: map[string]cuda.Error{},
@@ -110,10 +108,10 @@ func New() *GPU {
 	return g
 }
 
-// Clock is the GPU's clock.
+// Clock returns the GPU's clock.
 func (g *GPU) Clock() time.Duration { return time.Since(g.began) }
 
-// Fail has all calls of a method fail from now on, or none with 0.
+// Fail makes all calls of a method fail from now on, or none with 0.
 func (g *GPU) Fail(method string, e cuda.Error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -130,30 +128,30 @@ func (g *GPU) Fault(e cuda.Error) {
 	g.wake.Broadcast()
 }
 
-// Calls is how often a method was called.
+// Calls returns the number of calls of a method.
 func (g *GPU) Calls(method string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.calls[method]
 }
 
-// Interrupts is how many the GPU has raised, which is one for each time that an event
-// was reached that threads sleep for.
+// Interrupts returns the number of interrupts raised: one each time that an event is reached on
+// which threads can sleep.
 func (g *GPU) Interrupts() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.interrupts
 }
 
-// Allocated is how many bytes of GPU memory are allocated.
+// Allocated returns the number of allocated bytes of GPU memory.
 func (g *GPU) Allocated() uint64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.used
 }
 
-// call begins a method: it counts it, and says with which error it fails. The
-// caller holds mu from then on, and gives it back.
+// call begins a method: it counts the call and returns the error with which it fails. It locks mu,
+// which the caller unlocks.
 func (g *GPU) call(method string) error {
 	g.mu.Lock()
 	g.calls[method]++
@@ -163,7 +161,7 @@ func (g *GPU) call(method string) error {
 	return nil
 }
 
-// inContext is call for those that need a context.
+// inContext is call for methods that need a context.
 func (g *GPU) inContext(method string) error {
 	if err := g.call(method); err != nil {
 		return err
@@ -177,7 +175,7 @@ func (g *GPU) inContext(method string) error {
 	return nil
 }
 
-// handle is a number that nothing else has.
+// handle returns a unique number.
 func (g *GPU) handle() uint64 {
 	g.next += 1 << 12
 	return g.next
@@ -248,8 +246,8 @@ func (g *GPU) CtxCreate(uint32, cuda.Device) (cuda.Context, error) {
 	return g.context, nil
 }
 
-// CtxDestroy waits for what runs, unless a fault has ended it. It frees the pool's memory too,
-// which the driver does when the process ends.
+// CtxDestroy waits for running commands, unless a fault has ended them. It also frees the pool's
+// memory, which the driver does when the process ends.
 func (g *GPU) CtxDestroy(c cuda.Context) error {
 	err := g.call("CtxDestroy")
 	fault := g.fault

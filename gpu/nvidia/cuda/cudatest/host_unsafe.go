@@ -17,7 +17,7 @@ func (g *GPU) Store(at cuda.DevicePtr, value uint64) error {
 	return nil
 }
 
-// row is n bytes of one side of a box.
+// row returns n bytes of one side of a box.
 func (g *GPU) row(kind uint32, host uintptr, device cuda.DevicePtr, offset, n uintptr) ([]byte, error) {
 	if kind == cuda.MemoryHost {
 		p := *(*unsafe.Pointer)(unsafe.Pointer(&host))

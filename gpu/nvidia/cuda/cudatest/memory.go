@@ -6,8 +6,8 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// find is n bytes at an address, nil where they are not all of one allocation. The
-// caller holds mu.
+// find returns n bytes at an address, or nil if they are not all in one allocation. The caller
+// holds mu.
 func (g *GPU) find(p cuda.DevicePtr, n uint64) []byte {
 	for _, memory := range []map[uint64][]byte{g.device, g.host} {
 		for base, mem := range memory {
@@ -19,7 +19,7 @@ func (g *GPU) find(p cuda.DevicePtr, n uint64) []byte {
 	return nil
 }
 
-// Bytes is GPU memory, or page-locked memory, as a kernel has it.
+// Bytes returns GPU memory, or page-locked memory, as a kernel sees it.
 func (g *GPU) Bytes(p cuda.DevicePtr, n uint64) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -36,7 +36,7 @@ func (g *GPU) MemGetInfo() (free, total uint64, err error) {
 	return g.Memory - g.used - g.pooled, g.Memory, err
 }
 
-// allocate makes memory that is full of what was there before.
+// allocate makes memory with arbitrary contents.
 func (g *GPU) allocate(n uint64) (cuda.DevicePtr, error) {
 	if n == 0 {
 		return 0, cuda.ErrInvalidValue
@@ -55,7 +55,7 @@ func (g *GPU) allocate(n uint64) (cuda.DevicePtr, error) {
 	return cuda.DevicePtr(p), nil
 }
 
-// MemAlloc tells OnAlloc, if there is one, of the memory.
+// MemAlloc passes the memory to OnAlloc, if that is set.
 func (g *GPU) MemAlloc(n uint64) (cuda.DevicePtr, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("MemAlloc"); err != nil {
@@ -83,7 +83,7 @@ func (g *GPU) MemFree(p cuda.DevicePtr) error {
 	return nil
 }
 
-// MemAllocAsync is [cuda.Library.MemAllocAsync]. What the pool has serves first.
+// MemAllocAsync is [cuda.Library.MemAllocAsync]. It uses the pool's memory first.
 func (g *GPU) MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("MemAllocAsync"); err != nil {
@@ -98,7 +98,7 @@ func (g *GPU) MemAllocAsync(n uint64, s cuda.Stream) (cuda.DevicePtr, error) {
 	return p, err
 }
 
-// The pool's handle, as good as any.
+// The pool's handle, an arbitrary value.
 const pool cuda.MemPool = 0x9001
 
 // DeviceGetDefaultMemPool is [cuda.Library.DeviceGetDefaultMemPool].
@@ -107,8 +107,8 @@ func (g *GPU) DeviceGetDefaultMemPool(cuda.Device) (cuda.MemPool, error) {
 	return pool, g.call("DeviceGetDefaultMemPool")
 }
 
-// MemPoolSetAttribute takes the one attribute that there is here, and only to be off: this
-// driver never has a stream wait for memory.
+// MemPoolSetAttribute accepts one attribute, and only to turn it off: this driver never makes a
+// stream wait for memory.
 func (g *GPU) MemPoolSetAttribute(p cuda.MemPool, a cuda.PoolAttribute, value int) error {
 	defer g.mu.Unlock()
 	if err := g.call("MemPoolSetAttribute"); err != nil {
@@ -133,8 +133,8 @@ func (g *GPU) MemPoolTrimTo(p cuda.MemPool, keep uint64) error {
 	return nil
 }
 
-// MemFreeAsync is [cuda.Library.MemFreeAsync]. The memory stays in the pool until somebody
-// synchronises, or trims it.
+// MemFreeAsync is [cuda.Library.MemFreeAsync]. The memory stays in the pool until a caller
+// synchronises or trims it.
 func (g *GPU) MemFreeAsync(p cuda.DevicePtr, s cuda.Stream) error {
 	return g.queue("MemFreeAsync", s, func() error {
 		if g.device[uint64(p)] == nil {
@@ -233,8 +233,8 @@ func (g *GPU) MemcpyDtoDAsync(dst, src cuda.DevicePtr, n uint64, s cuda.Stream) 
 	})
 }
 
-// Memcpy3DAsync wants what the driver wants: pitches that hold a row, heights that
-// hold a slice.
+// Memcpy3DAsync requires, as the driver does, pitches that hold a row and heights that hold a
+// slice.
 func (g *GPU) Memcpy3DAsync(c *cuda.Memcpy3D, s cuda.Stream) error {
 	box := *c
 	return g.queue("Memcpy3DAsync", s, func() error {
@@ -288,7 +288,7 @@ func (g *GPU) Memset2DAsync(dst cuda.DevicePtr, pitch uint64, value uint32, widt
 	})
 }
 
-// ModuleLoadData knows entries and byte arrays; what says "nonsense" is no PTX.
+// ModuleLoadData parses entries and byte arrays. An image with "nonsense" in it is invalid PTX.
 func (g *GPU) ModuleLoadData(image []byte) (cuda.Module, string, error) {
 	defer g.mu.Unlock()
 	if err := g.inContext("ModuleLoadData"); err != nil {

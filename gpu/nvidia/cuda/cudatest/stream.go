@@ -6,13 +6,13 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// stream carries out its commands in order, in a goroutine of its own.
+// stream executes its commands in order, in a goroutine of its own.
 type stream struct {
 	todo    []func() error
 	running bool
 }
 
-// queue checks a command, with mu held, and has the stream carry it out.
+// queue checks a command, with mu held, and queues it on the stream.
 func (g *GPU) queue(method string, s cuda.Stream, check, do func() error) error {
 	defer g.mu.Unlock()
 	if err := g.inContext(method); err != nil {
@@ -35,8 +35,7 @@ func (g *GPU) queue(method string, s cuda.Stream, check, do func() error) error 
 	return nil
 }
 
-// carryOut does what is in a stream until there is no more. After a fault nothing
-// is done.
+// carryOut executes a stream's commands until there are no more. After a fault it executes none.
 func (g *GPU) carryOut(q *stream) {
 	for {
 		g.mu.Lock()
@@ -102,7 +101,7 @@ func (g *GPU) StreamSynchronize(s cuda.Stream) error {
 	return g.faulted()
 }
 
-// faulted is the fault as an error. The caller holds mu.
+// faulted returns the fault as an error. The caller holds mu.
 func (g *GPU) faulted() error {
 	if g.fault != 0 {
 		return g.fault
@@ -134,7 +133,7 @@ func (g *GPU) StreamWaitEvent(s cuda.Stream, e cuda.Event) error {
 func (g *GPU) StreamWriteValue64(s cuda.Stream, at cuda.DevicePtr, value uint64) error {
 	return g.queue("StreamWriteValue64", s, func() error {
 		if g.device[uint64(at)] != nil {
-			return cuda.ErrInvalidValue // the driver does not take a pool's memory
+			return cuda.ErrInvalidValue // the driver rejects a pool's memory
 		}
 		return nil
 	}, func() error { return g.Store(at, value) })

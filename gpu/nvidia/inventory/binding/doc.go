@@ -1,4 +1,3 @@
-// Package binding calls NVIDIA's management library (NVML). It needs cgo, and at
-// run time libnvidia-ml.so.1; without either, Open says so. Only the program
-// vgpu-nvml is to import it.
+// Package binding calls NVIDIA's management library (NVML). It needs cgo, and libnvidia-ml.so.1 at
+// run time. Open returns an error if either is missing. Only the program vgpu-nvml may import it.
 package binding

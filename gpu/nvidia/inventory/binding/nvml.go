@@ -20,13 +20,13 @@ type library struct {
 	events nvml.EventSet
 }
 
-// gpu is one GPU, as long as the driver has it.
+// gpu is one GPU, valid as long as the driver has it.
 type gpu struct {
 	device nvml.Device
 	uuid   string
 }
 
-// Open loads the library, finds the GPUs and asks to be told of their errors.
+// Open loads the library, finds the GPUs and subscribes to their errors.
 func Open() (inventory.Library, error) { return open(nvml.New()) }
 
 func open(lib nvml.Interface) (_ inventory.Library, err error) {
@@ -58,8 +58,7 @@ func open(lib nvml.Interface) (_ inventory.Library, err error) {
 		return nil, l.failed("prepare for errors of the GPUs", ret)
 	}
 	for _, g := range l.gpus {
-		// One that reports none, such as a GPU without the feature, is watched by its
-		// samples alone.
+		// A GPU without error events is watched by its samples alone.
 		if ret := g.device.RegisterEvents(nvml.EventTypeXidCriticalError, l.events); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
 			return nil, l.failed("be told of errors of "+g.uuid, ret)
 		}
@@ -67,7 +66,7 @@ func open(lib nvml.Interface) (_ inventory.Library, err error) {
 	return l, nil
 }
 
-// initError says why the library can't be used, and what to do.
+// initError explains why the library can't be used, with advice.
 func initError(lib nvml.Interface, ret nvml.Return) error {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
@@ -120,7 +119,7 @@ func (l *library) Inventory() (inventory.Inventory, error) {
 	return v, nil
 }
 
-// known is a value, or zero where the GPU does not say.
+// known returns v, or zero if the GPU does not report it.
 func known[T any](v T, ret nvml.Return) T {
 	if ret != nvml.SUCCESS {
 		var zero T
@@ -129,7 +128,7 @@ func known[T any](v T, ret nvml.Return) T {
 	return v
 }
 
-// address is the address as the kernel writes it.
+// address returns the address in the kernel's form.
 func address(p nvml.PciInfo) string {
 	if p.BusId[0] == 0 {
 		return ""
@@ -190,7 +189,7 @@ func sample(g gpu) inventory.Sample {
 	s := inventory.Sample{UUID: g.uuid}
 	celsius, ret := d.GetTemperature(nvml.TEMPERATURE_GPU)
 	if ret == nvml.ERROR_GPU_IS_LOST {
-		s.Lost = true // and every other question takes as long to fail
+		s.Lost = true // every other query would take as long to fail
 		return s
 	}
 	s.TemperatureCelsius = scaled(celsius, ret, 1, 1)
@@ -206,7 +205,7 @@ func sample(g gpu) inventory.Sample {
 	s.MemoryUsedBytes = found(memory.Used, ret)
 	busy, ret := d.GetUtilizationRates()
 	s.BusyRatio, s.MemoryBusyRatio = scaled(busy.Gpu, ret, 1, 100), scaled(busy.Memory, ret, 1, 100)
-	// By its older name, which every driver's library has.
+	// The older name exists in every driver's library.
 	if reasons, ret := d.GetCurrentClocksThrottleReasons(); ret == nvml.SUCCESS {
 		s.Throttled = throttled(reasons)
 	}
@@ -223,7 +222,7 @@ func found[T any](v T, ret nvml.Return) *T {
 	return &v
 }
 
-// scaled is a value in another unit.
+// scaled returns a value in another unit, or nil if it is unknown.
 func scaled(v uint32, ret nvml.Return, times, per float64) *float64 {
 	if ret != nvml.SUCCESS {
 		return nil
@@ -232,8 +231,8 @@ func scaled(v uint32, ret nvml.Return, times, per float64) *float64 {
 	return &f
 }
 
-// throttled names the bits of nvmlClocksThrottleReason*. The first is GpuIdle, which is
-// no reason; the others are in the order of [inventory.ThrottleReasons].
+// throttled names the bits of nvmlClocksThrottleReason*. The first is GpuIdle, which is not a
+// reason; the others are in the order of [inventory.ThrottleReasons].
 func throttled(bits uint64) (names []string) {
 	for i, name := range inventory.ThrottleReasons {
 		if bits&(nvml.ClocksThrottleReasonApplicationsClocksSetting<<i) != 0 {
@@ -252,21 +251,21 @@ var recoveries = map[nvml.DeviceGpuRecoveryAction]inventory.Recovery{
 	nvml.GPU_RECOVERY_ACTION_RECOVER_IMEX_DOMAIN: inventory.RecoveryFabric,
 }
 
-// recovery asks what the driver wants done.
+// recovery returns the recovery that the driver wants.
 func recovery(d nvml.Device) inventory.Recovery {
 	field := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
 	if ret := d.GetFieldValues(field); ret != nvml.SUCCESS || nvml.Return(field[0].NvmlReturn) != nvml.SUCCESS {
 		return ""
 	}
-	// An unsigned int, at the beginning of the union.
+	// An unsigned int at the beginning of the union.
 	return recoveries[nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(field[0].Value[:]))]
 }
 
-// patience is how long the library waits for an error before it is asked whether
-// it is to go on, in milliseconds: a call can't be given up.
+// patience is the longest time, in milliseconds, that the library waits for an error before Next
+// checks its context: a call can't be interrupted.
 const patience = 500
 
-// uuidOf is which GPU an error is of: one may be lost to it, and answer nothing any more.
+// uuidOf returns the UUID of an error's GPU. A lost GPU can't be queried any more.
 func (l *library) uuidOf(d nvml.Device) (string, error) {
 	for _, g := range l.gpus {
 		if g.device == d {

@@ -1,7 +1,7 @@
-// Package rmtest is NVIDIA's driver in software, as far as package rm uses it: it
-// answers the same bytes, and models files, clients, objects, disables counted for each
-// channel, time slices, and the record of context switches. What it answers to mistakes
-// is what an H100's driver, 580.159.04, was seen to answer.
+// Package rmtest is a software version of NVIDIA's kernel driver, as far as package rm uses it. It
+// has the same layouts, and models files, clients, objects, disables counted per channel, time
+// slices, and the record of context switches. Its errors are those observed on an H100's driver,
+// 580.159.04.
 package rmtest
 
 import (
@@ -17,8 +17,8 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// Driver is a driver with one GPU, in PCI slot 0000:3b:00.0. It is an [rm.Kernel]. Its
-// methods may be called from any goroutine.
+// Driver is a driver with one GPU, in PCI slot 0000:3b:00.0. It is an [rm.Kernel]. Its methods may
+// be called from any goroutine.
 type Driver struct {
 	mu      sync.Mutex
 	files   map[uint64]*file // by inode
@@ -26,31 +26,31 @@ type Driver struct {
 	now     time.Duration
 	refuse  map[uint32]abi.Status // by command
 	lost    bool
-	missing int // looks for clients that don't exist
+	missing int // lookups of clients that don't exist
 	own     []*os.File
 	groups  uint16
 	user    bool // the caller is no administrator
 }
 
-// New makes a driver.
+// New returns a driver.
 func New() *Driver {
 	return &Driver{files: make(map[uint64]*file), next: abi.RS_CLIENT_HANDLE_BASE + 0x1234, refuse: make(map[uint32]abi.Status)}
 }
 
-// The GPU's place.
+// The GPU's address.
 const (
 	PCI   = "0000:3b:00.0"
 	gpuID = 0x3b00
 )
 
-// file is an open device node: what descriptors are of.
+// file is an open device node, to which descriptors refer.
 type file struct {
 	control bool
-	tied    bool // a GPU's node, to a control node
+	tied    bool // a GPU's node that is tied to a control node
 	clients map[abi.Handle]*client
-	memory  *memory // that mmap shows
-	write   bool    // it may be written to
-	opened  int     // descriptors
+	memory  *memory // shown by mmap
+	write   bool    // the memory may be written
+	opened  int     // number of descriptors
 }
 
 // open makes a file and its first descriptor. The caller holds mu.
@@ -124,7 +124,7 @@ func (d *Driver) Adopt(f *os.File) (rm.Node, error) {
 	return n, nil
 }
 
-// node is a descriptor. The caller holds mu.
+// node returns the node of a descriptor. The caller holds mu.
 func (d *Driver) node(f *os.File) (*node, error) {
 	ino, err := inode(int(f.Fd()))
 	if err != nil {
@@ -145,14 +145,14 @@ func (d *Driver) SetNow(t time.Duration) {
 	d.now = t
 }
 
-// Refuse has the driver answer s to a command from now on; OK takes it back.
+// Refuse makes the driver answer s to a command from now on. OK reverts it.
 func (d *Driver) Refuse(c abi.Command, s abi.Status) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.refuse[uint32(c)] = s
 }
 
-// Drop takes CAP_SYS_ADMIN from the caller.
+// Drop removes CAP_SYS_ADMIN from the caller.
 func (d *Driver) Drop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -173,15 +173,15 @@ func (d *Driver) Lose() {
 	d.lost = true
 }
 
-// Missing is how many looks there were for clients that don't exist, each of which is a
-// line in the kernel's log.
+// Missing returns the number of lookups of clients that don't exist. Each is a line in the kernel's
+// log.
 func (d *Driver) Missing() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.missing
 }
 
-// Descriptors is how many there are of all files.
+// Descriptors returns the number of descriptors of all files.
 func (d *Driver) Descriptors() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -192,7 +192,7 @@ func (d *Driver) Descriptors() int {
 	return n
 }
 
-// client finds the client, which must be of the file. The caller holds d.mu.
+// client finds the client, which must belong to the file. The caller holds d.mu.
 func (d *Driver) client(f *file, h abi.Handle) (*client, abi.Status) {
 	if c, ok := f.clients[h]; ok {
 		return c, abi.NV_OK

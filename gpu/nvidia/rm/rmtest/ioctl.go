@@ -8,8 +8,8 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// Ioctl implements [rm.Node]. A request that the driver has no such size of is an error of
-// the ioctl itself, as it is there.
+// Ioctl implements [rm.Node]. A request of an unknown size is an error of the ioctl itself, as in
+// the real driver.
 func (n *node) Ioctl(nr uint8, arg, params []byte) error {
 	n.d.mu.Lock()
 	defer n.d.mu.Unlock()
@@ -120,7 +120,7 @@ func (n *node) mapMemory(c *abi.Nv_ioctl_nvos33_parameters_with_fd) abi.Status {
 	if o == nil || o.memory == nil || err != nil || window == nil || window.memory != nil || len(window.clients) > 0 || c.Length > uint64(len(o.memory.b)) {
 		return abi.NV_ERR_INVALID_ARGUMENT
 	}
-	// The GPU's memory is mapped through its own node.
+	// The GPU's memory is mapped through the GPU's node.
 	if onGPU := o.class == abi.NV01_MEMORY_LOCAL_USER; onGPU == window.control || onGPU && cl.objects[c.Device].class != abi.NV01_DEVICE_0 {
 		return abi.NV_ERR_INVALID_ARGUMENT
 	}
@@ -130,7 +130,7 @@ func (n *node) mapMemory(c *abi.Nv_ioctl_nvos33_parameters_with_fd) abi.Status {
 	return abi.NV_OK
 }
 
-// addressOf is what a mapping's address is said to be.
+// addressOf returns the address that a mapping reports.
 func addressOf(memory abi.Handle) uint64 { return 0x7f00_0000_0000 + uint64(memory)<<12 }
 
 func (n *node) unmapMemory(c *abi.NVOS34_PARAMETERS) abi.Status {
@@ -171,7 +171,7 @@ func (n *node) control(c *abi.NVOS54_PARAMETERS, params []byte) abi.Status {
 	return do(n.d, cl, o, params)
 }
 
-// commands are what objects can be told.
+// commands are the commands of objects.
 var commands = map[abi.Command]func(*Driver, *client, *object, []byte) abi.Status{
 	abi.NV0000_CTRL_CMD_GPU_GET_ATTACHED_IDS: with(func(*Driver, *client, *object, *abi.NV0000_CTRL_GPU_GET_ATTACHED_IDS_PARAMS) abi.Status {
 		return abi.NV_OK
@@ -259,7 +259,7 @@ var commands = map[abi.Command]func(*Driver, *client, *object, []byte) abi.Statu
 	},
 }
 
-// disable counts for each channel, and not below none. All names are looked at first.
+// disable counts disables per channel, and not below zero. All handles are checked first.
 func disable(_ *Driver, c *client, _ *object, p *abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS) abi.Status {
 	if p.Count == 0 || p.Count > abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_MAX_ENTRIES || p.Event != 0 {
 		return abi.NV_ERR_INVALID_PARAM_STRUCT
@@ -298,7 +298,7 @@ func with[T any](do func(*Driver, *client, *object, *T) abi.Status) func(*Driver
 	}
 }
 
-// on is with for a command that only one class knows.
+// on is with for a command that only one class has.
 func on[T any](class abi.Class, do func(*Driver, *client, *object, *T) abi.Status) func(*Driver, *client, *object, []byte) abi.Status {
 	return func(d *Driver, c *client, o *object, params []byte) abi.Status {
 		if o.class != class {

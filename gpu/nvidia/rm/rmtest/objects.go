@@ -14,10 +14,10 @@ import (
 type client struct {
 	handle  abi.Handle
 	objects map[abi.Handle]*object
-	free    abi.Handle // next of the driver's choice
+	free    abi.Handle // next handle of the driver's choice
 }
 
-// object is any of a client's objects; which fields matter is the class's.
+// object is any of a client's objects. Its class determines the fields in use.
 type object struct {
 	parent    abi.Handle
 	class     abi.Class
@@ -25,7 +25,7 @@ type object struct {
 	timeslice uint64
 	id        uint16  // of a group
 	memory    *memory // of memory
-	mapped    int     // of memory: how often
+	mapped    int     // of memory: number of mappings
 	buffer    *buffer // of an event buffer
 }
 
@@ -62,11 +62,11 @@ type buffer struct {
 	bound, enabled  bool
 	get, put        uint32
 	dropped         uint64
-	pending         []abi.NV_EVENT_BUFFER_FECS_RECORD_V2 // that the GPU has not written out
+	pending         []abi.NV_EVENT_BUFFER_FECS_RECORD_V2 // not written out by the GPU yet
 	sequence        uint16
 }
 
-// flush writes out what is pending; a full buffer keeps the oldest.
+// flush writes out pending records. A full buffer keeps the oldest.
 func (b *buffer) flush() {
 	for _, r := range b.pending {
 		r.Sequence = b.sequence
@@ -88,7 +88,7 @@ func (b *buffer) flush() {
 	b.header.mu.Unlock()
 }
 
-// Switch has the GPU record a context switch.
+// Switch makes the GPU record a context switch.
 func (d *Driver) Switch(at time.Duration, pid uint32, on bool) {
 	tag := abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END
 	if on {
@@ -97,7 +97,7 @@ func (d *Driver) Switch(at time.Duration, pid uint32, on bool) {
 	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: abi.EventTypeFECS, Tag: tag, PID: pid, Clock: uint64(at)})
 }
 
-// Record has the GPU record anything.
+// Record makes the GPU record r.
 func (d *Driver) Record(r abi.NV_EVENT_BUFFER_FECS_RECORD_V2) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -112,18 +112,18 @@ func (d *Driver) Record(r abi.NV_EVENT_BUFFER_FECS_RECORD_V2) {
 	}
 }
 
-// Context is a CUDA context as libcuda makes its objects.
+// Context is a CUDA context with the objects that libcuda makes.
 type Context struct {
 	d      *Driver
 	client *client
 	node   *node
-	// Client, Group and the rest are its objects' handles.
+	// The handles of its objects.
 	Client, Subdevice, Group abi.Handle
 	Channels, Copies         []abi.Handle
 }
 
-// NewContext makes a context with so many channels for compute, and three groups of half
-// as many for copies. own reports whether it is this process's.
+// NewContext makes a context with so many channels for compute, and three groups of half as many
+// for copies. own makes it belong to this process.
 func (d *Driver) NewContext(channels int, own bool) (*Context, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -150,7 +150,7 @@ func (d *Driver) NewContext(channels int, own bool) (*Context, error) {
 	x.Client = x.client.handle
 	h := abi.Handle(0x5c000000)
 	put := func(parent abi.Handle, class abi.Class) abi.Handle {
-		h += 1 + h%3 // gaps, as there are
+		h += 1 + h%3 // numbers have gaps, as with libcuda
 		x.client.objects[h] = &object{parent: parent, class: class}
 		return h
 	}
@@ -179,7 +179,7 @@ func (d *Driver) NewContext(channels int, own bool) (*Context, error) {
 	return x, nil
 }
 
-// AddMemory gives the context memory on the GPU, as an allocation does.
+// AddMemory adds memory on the GPU to the context, as an allocation does.
 func (x *Context) AddMemory(b []byte) {
 	x.d.mu.Lock()
 	defer x.d.mu.Unlock()
@@ -187,7 +187,7 @@ func (x *Context) AddMemory(b []byte) {
 	for h, o := range x.client.objects {
 		switch o.class {
 		case abi.NV01_ROOT_CLIENT:
-			continue // numbered otherwise
+			continue // another numbering
 		case abi.NV01_DEVICE_0:
 			device = h
 		}
@@ -196,7 +196,7 @@ func (x *Context) AddMemory(b []byte) {
 	x.client.objects[newest+2] = &object{parent: device, class: abi.NV01_MEMORY_LOCAL_USER, memory: &memory{b: b}}
 }
 
-// Mapped is how often the context's memory on the GPU is mapped.
+// Mapped returns the number of mappings of the context's memory on the GPU.
 func (x *Context) Mapped() (n int) {
 	x.d.mu.Lock()
 	defer x.d.mu.Unlock()
@@ -206,7 +206,7 @@ func (x *Context) Mapped() (n int) {
 	return n
 }
 
-// Disabled is the least and the most that a channel of the context is disabled.
+// Disabled returns the least and the greatest disable count of the context's channels.
 func (x *Context) Disabled() (least, most int) {
 	x.d.mu.Lock()
 	defer x.d.mu.Unlock()
@@ -219,7 +219,7 @@ func (x *Context) Disabled() (least, most int) {
 	return least, most
 }
 
-// FD is a descriptor of the context's file, the caller's own.
+// FD returns a new descriptor of the context's file. The caller owns it.
 func (x *Context) FD() (int, error) {
 	return unix.FcntlInt(x.node.f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 }
