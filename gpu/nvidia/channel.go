@@ -58,29 +58,29 @@ type Channel struct {
 	base uint64        // the lane's word before the channel's first command
 	seen atomic.Uint64 // fences reached, with their copies finished
 	sent atomic.Uint64 // newest fence queued
-	// told is the newest fence whose end the GPU will signal. It is less than sent after an
+	// signalled is the newest fence whose end the GPU will signal. It is less than sent after an
 	// unsignalled word copy, whose signal is queued on demand or with the next command's.
-	told    atomic.Uint64
-	putting sync.Mutex // held while a command or its end is queued
-	// drowsy is the number of further commands whose ends raise an interrupt, because a caller is
+	signalled atomic.Uint64
+	putting   sync.Mutex // held while a command or its end is queued
+	// interruptsLeft is the number of further commands whose ends raise an interrupt, because a caller is
 	// expected to sleep.
-	drowsy atomic.Int32
-	dead   atomic.Bool
-	gone   chan struct{} // closed when the context is poisoned or the channel is closed
-	once   sync.Once
+	interruptsLeft atomic.Int32
+	dead           atomic.Bool
+	gone           chan struct{} // closed when the context is poisoned or the channel is closed
+	once           sync.Once
 
 	zeroed uint64 // progress of Context.zero that this channel has waited for
 
-	mu     sync.Mutex // guards slots, latest and sight; not held while the driver is called
-	slots  [slotCount]slot
-	latest ended
-	sight  sight
-	looked atomic.Int64 // when the word was last polled, on the host's clock
+	mu       sync.Mutex // guards slots, latest and lastPoll; not held while the driver is called
+	slots    [slotCount]slot
+	latest   ended
+	lastPoll poll
+	polledAt atomic.Int64 // when the word was last polled, on the host's clock
 }
 
-// sight is a poll, on the host's clock, that found the commands up to fence reached, and the time
+// poll is a poll, on the host's clock, that found the commands up to fence reached, and the time
 // of the poll before it, which did not.
-type sight struct {
+type poll struct {
 	fence      uint64
 	before, at time.Duration
 }
@@ -99,13 +99,13 @@ type slot struct {
 	// called is the time at which the driver's launch call returned, converted from the host's
 	// clock to the GPU's with an error of about 10 µs, or 0 if unknown. took is the time since the
 	// event before the launch was recorded.
-	called   time.Duration
-	took     time.Duration
-	dst, src []byte // a copy out of page-locked memory, to be made when the command is done
-	sleepers int    // callers waiting for its waker, and for the word after it
-	untold   bool   // it has no event; a later command's event signals its end
-	end      cuda.Event
-	waker    cuda.Event // an event that callers can sleep on; 0: none
+	called      time.Duration
+	took        time.Duration
+	dst, src    []byte // a copy out of page-locked memory, to be made when the command is done
+	sleepers    int    // callers waiting for its waker, and for the word after it
+	unsignalled bool   // it has no event; a later command's event signals its end
+	end         cuda.Event
+	waker       cuda.Event // an event that callers can sleep on; 0: none
 }
 
 // beginning is the source of a command's start time.
@@ -184,9 +184,9 @@ func (l *lane) cell(i uint64, n int) []byte {
 	return l.mem[at : at+n : at+n]
 }
 
-// landing returns page-locked memory for a copy of n bytes out of the GPU to memory that is not
+// bounceFor returns page-locked memory for a copy of n bytes out of the GPU to memory that is not
 // page-locked, or nil if none is free. The context is current.
-func (ch *Channel) landing(i uint64, n int) []byte {
+func (ch *Channel) bounceFor(i uint64, n int) []byte {
 	switch {
 	case n <= cellBytes:
 		return ch.cell(i, n)
@@ -222,7 +222,7 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 		return i, err
 	}
 	began := recorded
-	if sent := ch.sent.Load(); ch.told.Load() == sent && ch.word.Load()-ch.base < sent {
+	if sent := ch.sent.Load(); ch.signalled.Load() == sent && ch.word.Load()-ch.base < sent {
 		began = behind
 	} else if err := ch.record(&ch.starts[i], 0); err != nil {
 		return i, err
@@ -238,7 +238,7 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 	f := ch.sent.Load() + 1
 	i = f % slotCount
 	c := ch.c
-	full := ch.room(f)
+	full := ch.awaitSlot(f)
 	ch.putting.Lock()
 	if err := c.enter(); err != nil {
 		return i, err
@@ -272,9 +272,9 @@ func (ch *Channel) record(e *cuda.Event, flags uint32) (err error) {
 	return ch.c.drv.EventRecord(*e, ch.stream)
 }
 
-// room waits until the command that had the slot of f is long done and no caller waits in the
+// awaitSlot waits until the command that had the slot of f is long done and no caller waits in the
 // driver for that slot's event, which f will reuse.
-func (ch *Channel) room(f uint64) error {
+func (ch *Channel) awaitSlot(f uint64) error {
 	if f <= gpu.OutcomesKept {
 		return nil
 	}
@@ -302,7 +302,7 @@ func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 		return 0, ch.c.failed(what, err)
 	}
 	f := ch.sent.Load() + 1
-	if err := ch.tell(what, i, f); err != nil {
+	if err := ch.signal(what, i, f); err != nil {
 		return 0, err
 	}
 	return gpu.Fence(f), nil
@@ -360,7 +360,7 @@ func (ch *Channel) called(i uint64, then time.Duration) {
 
 // Done returns the newest fence reached. In a context that a fault has ended, all fences are.
 func (ch *Channel) Done() gpu.Fence {
-	ch.nudge()
+	ch.trySignal()
 	n := ch.reached()
 	if ch.c.fault.Load() != nil || ch.dead.Load() {
 		return gpu.Fence(ch.sent.Load())
@@ -371,20 +371,20 @@ func (ch *Channel) Done() gpu.Fence {
 // reached returns the newest fence whose end was signalled.
 func (ch *Channel) reached() uint64 {
 	n, seen := ch.word.Load()-ch.base, ch.seen.Load()
-	if seen == ch.told.Load() {
+	if seen == ch.signalled.Load() {
 		return n
 	}
 	now := ch.c.d.o.Clock.Now()
-	before := ch.looked.Swap(int64(now))
+	before := ch.polledAt.Swap(int64(now))
 	if n > seen {
-		ch.land(n, sight{n, time.Duration(before), now})
-		ch.c.giveOwed()
+		ch.finishCopies(n, poll{n, time.Duration(before), now})
+		ch.c.settleFrees()
 	}
 	return n
 }
 
-// land makes the copies from the cells of the commands up to n.
-func (ch *Channel) land(n uint64, s sight) {
+// finishCopies makes the copies from the cells of the commands up to n.
+func (ch *Channel) finishCopies(n uint64, s poll) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.dead.Load() {
@@ -399,7 +399,7 @@ func (ch *Channel) land(n uint64, s sight) {
 	}
 	if n > ch.seen.Load() {
 		ch.seen.Store(n)
-		ch.sight = s
+		ch.lastPoll = s
 	}
 }
 
@@ -407,7 +407,7 @@ func (ch *Channel) land(n uint64, s sight) {
 // signal count as done with the command after them. The caller holds mu.
 func (ch *Channel) awaited() uint64 {
 	f := ch.word.Load() - ch.base + 1
-	for sent := ch.sent.Load(); f < sent && ch.slots[f%slotCount].fence == f && ch.slots[f%slotCount].untold; f++ {
+	for sent := ch.sent.Load(); f < sent && ch.slots[f%slotCount].fence == f && ch.slots[f%slotCount].unsignalled; f++ {
 	}
 	return f
 }
@@ -440,7 +440,7 @@ func (ch *Channel) drop() bool {
 
 // Close releases the channel. Queued commands go on, and their outcomes are lost.
 func (ch *Channel) Close() error {
-	ch.tellAll() // the lane's next channel has to know when it is idle
+	ch.signalAll() // the lane's next channel has to know when it is idle
 	if !ch.drop() {
 		return nil
 	}

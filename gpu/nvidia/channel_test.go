@@ -11,7 +11,7 @@ import (
 	"vgpud/gpu"
 )
 
-// Commands of a channel happen in order, and their times are the GPU's.
+// Commands of a channel execute in order, and their times are the GPU's.
 func TestCommandsInOrder(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -53,8 +53,7 @@ func TestCommandsInOrder(t *testing.T) {
 	}
 }
 
-// Memory is zero, though what the driver hands out is not, also for a channel that
-// was idle since before.
+// Fresh memory is zero although the driver's is not, also for a channel that was idle before.
 func TestFreshMemoryIsZero(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -73,7 +72,7 @@ func TestFreshMemoryIsZero(t *testing.T) {
 	}
 }
 
-// A copy of a word waits for no kernel but its own stream's, wherever the word is.
+// A copy of a word waits only for the kernels of its own stream, wherever the word is.
 func TestWordsOvertakeKernels(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -88,7 +87,7 @@ func TestWordsOvertakeKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clear(w) // it was taken
+	clear(w) // it was copied already
 	if o := ran(t, words, g, err); o.Err != nil {
 		t.Fatal(o.Err)
 	}
@@ -98,8 +97,7 @@ func TestWordsOvertakeKernels(t *testing.T) {
 	if work.Done() >= f {
 		t.Error("the kernel has ended")
 	}
-	// A copy out behind the kernel doesn't hold its caller up, and lands when the
-	// kernel is done.
+	// A copy out after the kernel doesn't block its caller, and finishes when the kernel is done.
 	big := alloc(t, c, bounceBytes)
 	f, err = words.Set(big, 7, 1, bounceBytes)
 	ran(t, words, f, err)
@@ -113,14 +111,14 @@ func TestWordsOvertakeKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.let()
+	x.unblock()
 	if o := ran(t, work, g, err); o.Err != nil || out != [4]byte{1, 2, 3, 4} {
 		t.Errorf("copied %v, %v", out, o.Err)
 	}
 	if o := ran(t, work, h, err); o.Err != nil || long[0] != 7 || long[bounceBytes-1] != 7 {
 		t.Errorf("copied %v, %v", long[:4], o.Err)
 	}
-	// Of two such one after the other the second has to go another way.
+	// With two such copies in a row, the second can't use the bounce buffer.
 	first, second := make([]byte, bounceBytes), make([]byte, bounceBytes)
 	if _, err = work.CopyOut(first, big); err != nil {
 		t.Fatal(err)
@@ -132,7 +130,7 @@ func TestWordsOvertakeKernels(t *testing.T) {
 	}
 }
 
-// Wait ends with its context though the command does not.
+// Wait ends with its context even if the command does not.
 func TestWaitEndsWithContext(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -146,7 +144,7 @@ func TestWaitEndsWithContext(t *testing.T) {
 	if err := ch.Wait(ctx, f); !errors.Is(err, context.DeadlineExceeded) {
 		t.Error(err)
 	}
-	x.let()
+	x.unblock()
 	if err := ch.Wait(t.Context(), f); err != nil {
 		t.Error(err)
 	}
@@ -165,7 +163,7 @@ func TestFaultPoisons(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.let()
+	x.unblock()
 	if err := ch.Wait(t.Context(), bad); err != nil {
 		t.Fatal(err)
 	}
@@ -195,8 +193,8 @@ func TestFaultPoisons(t *testing.T) {
 	}
 }
 
-// A fault is found out though nobody waits for the launch that caused it, by the
-// next call; those queued behind it are dropped.
+// The next call detects a fault even if nobody waits for the launch that caused it. Launches queued
+// after it are dropped.
 func TestFaultDropsWhatIsBehind(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -207,7 +205,7 @@ func TestFaultDropsWhatIsBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	x.let()
+	x.unblock()
 	if err := ch.Wait(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}
@@ -223,13 +221,12 @@ func TestFaultDropsWhatIsBehind(t *testing.T) {
 	}
 }
 
-// A launch that finds the GPU idle began when it had been called for, and not already
-// when the event before it was reached; one that found it busy with another context
-// did, and none began after its end.
+// A launch on an idle GPU starts after its call, not when the event before it was reached. A launch
+// on a GPU busy with another context starts at the event. None starts after its end.
 func TestLaunchBeginsAfterItsCall(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
-	if c.lag < 0 || c.lag > lagMost {
+	if c.lag < 0 || c.lag > maxLag {
 		t.Errorf("a lag of %v", c.lag)
 	}
 	ch := channelOf(t, c)
@@ -243,20 +240,20 @@ func TestLaunchBeginsAfterItsCall(t *testing.T) {
 	if s.called == 0 || s.began != recorded || s.took <= 0 || s.took > called {
 		t.Fatalf("called at %v, for %v of %v, began %v", s.called, s.took, called, s.began)
 	}
-	x.let()
+	x.unblock()
 	if err := ch.Wait(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
 	s.took = 0
 	stamped := ch.Outcome(f)
-	half := min((stamped.End-stamped.Start)/2, tookMost)
+	half := min((stamped.End-stamped.Start)/2, maxCallTime)
 	c.lag = half / 2
 	for _, l := range []struct{ called, took, want time.Duration }{
 		{stamped.Start + time.Microsecond, half, stamped.Start + half + half/2},
-		{stamped.Start - elsewhere/2, half, stamped.Start + half + half/2}, // the clocks differ a little
-		{stamped.Start - 2*elsewhere, half, stamped.Start},                 // the GPU was elsewhere
-		{stamped.Start, time.Hour, min(stamped.Start+tookMost+half/2, stamped.End)},
-		{0, half, stamped.Start}, // not known
+		{stamped.Start - otherContextDelay/2, half, stamped.Start + half + half/2}, // the clocks differ a little
+		{stamped.Start - 2*otherContextDelay, half, stamped.Start},                 // the GPU ran another context
+		{stamped.Start, time.Hour, min(stamped.Start+maxCallTime+half/2, stamped.End)},
+		{0, half, stamped.Start}, // unknown
 	} {
 		s.called, s.took = l.called, l.took
 		if o := ch.Outcome(f); o.Err != nil || o.Start != l.want || o.End != stamped.End {
@@ -265,9 +262,8 @@ func TestLaunchBeginsAfterItsCall(t *testing.T) {
 	}
 }
 
-// While others' contexts are made most calls are held up, some of them for longer than
-// the kernel needs to begin: that is no lag below 0. Nor is it one of a GPU that others
-// have for a while.
+// While other contexts are made, most calls are delayed, some for longer than the kernel needs to
+// begin. That does not give a lag below 0, nor does a GPU that others occupy for a while.
 func TestLagOfCallsThatWereHeldUp(t *testing.T) {
 	const held = 33 * time.Microsecond
 	µs := func(took, lag float64) lagTry {
@@ -296,13 +292,13 @@ func TestLagOfCallsThatWereHeldUp(t *testing.T) {
 	for i := range tries {
 		tries[i] = µs(4, 300)
 	}
-	if l := lagOf(tries); l != lagMost {
+	if l := lagOf(tries); l != maxLag {
 		t.Errorf("a lag of %v where others had the GPU", l)
 	}
 }
 
-// A word is one call of the driver's. That it was written is told to who asks, or with
-// what comes behind it.
+// A word copy is one call of the driver. Its end is signalled on request, or with the next
+// command's.
 func TestWordsAreOneCall(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -343,7 +339,7 @@ func TestWordsAreOneCall(t *testing.T) {
 	if got := read(t, ch, p, 8); got[0] != 4 {
 		t.Errorf("the word is %d", got[0])
 	}
-	// More of them than are remembered, and memory that is given back behind one.
+	// More of them than the channel remembers, and memory that is freed after one.
 	for range 2 * slotCount {
 		if second, err = ch.CopyIn(p, []byte{5, 0, 0, 0}); err != nil {
 			t.Fatal(err)
@@ -368,11 +364,10 @@ func TestWordsAreOneCall(t *testing.T) {
 	}
 }
 
-// A kernel behind a word, whose end nobody has asked for, has its time limit, and its
-// fault, as any other.
+// A kernel after an unsignalled word copy has its time limit and its fault like any other.
 func TestKernelBehindWord(t *testing.T) {
 	x := newFake(t, Options{})
-	defer x.let()
+	defer x.unblock()
 	c := x.context(t, gpu.ContextOptions{KernelTimeLimit: 50 * time.Millisecond})
 	ch := channelOf(t, c)
 	if _, err := ch.CopyIn(alloc(t, c, 64), make([]byte, 4)); err != nil {
@@ -389,7 +384,7 @@ func TestKernelBehindWord(t *testing.T) {
 	}
 }
 
-// However long the host's call for a launch was held up, the kernel's time is its own.
+// A kernel's time does not include delays of its launch call.
 func TestHeldUpCallsAreNotTheKernels(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -398,9 +393,9 @@ func TestHeldUpCallsAreNotTheKernels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := time.Now(); time.Since(at) < time.Millisecond; { // a kernel of at least so long
+	for at := time.Now(); time.Since(at) < time.Millisecond; { // a kernel of at least this length
 	}
-	x.let()
+	x.unblock()
 	if err := ch.Wait(t.Context(), f); err != nil {
 		t.Fatal(err)
 	}
@@ -408,7 +403,7 @@ func TestHeldUpCallsAreNotTheKernels(t *testing.T) {
 	s.took = 0
 	stamped := ch.Outcome(f)
 	s.called, s.took = stamped.Start, time.Hour
-	if o := ch.Outcome(f); o.Err != nil || o.Start > stamped.Start+tookMost+c.lag {
+	if o := ch.Outcome(f); o.Err != nil || o.Start > stamped.Start+maxCallTime+c.lag {
 		t.Errorf("the kernel began %v after its event: %v", o.Start-stamped.Start, o.Err)
 	}
 }

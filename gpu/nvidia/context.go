@@ -17,26 +17,26 @@ import (
 
 // Context is the process's CUDA context. It implements [gpu.Context].
 type Context struct {
-	d      *Device
-	drv    Driver
-	o      gpu.ContextOptions
-	ctx    cuda.Context
-	group  gpu.GroupID
-	grip   grip // control of its own channels; handles.go
-	window window
+	d              *Device
+	drv            Driver
+	o              gpu.ContextOptions
+	ctx            cuda.Context
+	group          gpu.GroupID
+	channelControl channelControl // control of its own channels; handles.go
+	window         window
 
-	clock  *gpuClock
-	lag    time.Duration // launch lag of kernels on an idle GPU
-	memory ledger
-	table  table       // allocations and modules' variables
-	host   ranges      // registered memory of the program
-	zero   *Channel    // zeroes fresh memory
-	zeroes sync.Mutex  // held while a zeroing is queued
-	owed   owed        // memory freed by the guest and not yet returned by the GPU
-	pool   pool        // the driver's memory pool
-	frees  sync.Mutex  // guards free
-	free   cuda.Stream // frees memory that several channels may use; 0: not needed yet
-	pauses pauses
+	clock        *gpuClock
+	lag          time.Duration // launch lag of kernels on an idle GPU
+	memory       memoryUse
+	table        table        // allocations and modules' variables
+	host         ranges       // registered memory of the program
+	zero         *Channel     // zeroes fresh memory
+	zeroes       sync.Mutex   // held while a zeroing is queued
+	pendingFrees pendingFrees // memory freed by the guest and not yet returned by the GPU
+	pool         pool         // the driver's memory pool
+	frees        sync.Mutex   // guards free
+	free         cuda.Stream  // frees memory that several channels may use; 0: not needed yet
+	pauses       pauses
 
 	fault atomic.Pointer[error]
 	hung  chan struct{}
@@ -44,8 +44,8 @@ type Context struct {
 	over  atomic.Bool
 	// asleep is the number of callers that wait for an event or query one, for which Close has to
 	// wait.
-	asleep  atomic.Int32
-	heeding atomic.Bool // a goroutine started by watch is querying events
+	asleep   atomic.Int32
+	checking atomic.Bool // a goroutine started by watch is querying events
 
 	mu       sync.Mutex
 	channels []*Channel
@@ -215,7 +215,7 @@ func (c *Context) Close() error {
 		return nil
 	}
 	defer c.memory.close()
-	defer c.grip.close()
+	defer c.channelControl.close()
 	close(c.stop)
 	c.closeWindow() // while the context still owns the memory
 	c.watching.Wait()

@@ -21,7 +21,7 @@ func TestTimeLimit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The time of its neighbours is not its own.
+	// Other kernels' time does not count for it.
 	ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer cancel()
 	if err := ch.Wait(ctx, f); !errors.Is(err, context.DeadlineExceeded) {
@@ -44,7 +44,7 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
-// Close of a context whose kernel runs gives up after a while, and says so.
+// Close of a context with a running kernel gives up after a while and returns an error.
 func TestCloseWithKernel(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes two seconds")
@@ -65,7 +65,7 @@ func TestCloseWithKernel(t *testing.T) {
 	}
 }
 
-// A channel's stream is used again when what was left in it is done, not before.
+// A channel's stream is reused once its remaining commands are done, not before.
 func TestStreamsAreUsedAgain(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -87,7 +87,7 @@ func TestStreamsAreUsedAgain(t *testing.T) {
 	if second.lane == ch.(*Channel).lane {
 		t.Error("a stream with a kernel in it is used again")
 	}
-	x.let()
+	x.unblock()
 	for ch.(*Channel).word.Load() != ch.(*Channel).last.Load() {
 		runtime.Gosched()
 	}
@@ -104,7 +104,7 @@ func TestStreamsAreUsedAgain(t *testing.T) {
 	}
 }
 
-// A channel that can't be made keeps nothing, however often it is tried.
+// A channel that can't be made leaks nothing, however often it is tried.
 func TestChannelsThatAreRefused(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -130,7 +130,7 @@ func TestChannelsThatAreRefused(t *testing.T) {
 	channelOf(t, c)
 }
 
-// Time off the GPU is no kernel's.
+// Time off the GPU does not count for a kernel.
 func TestTimeLimitStandsStill(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{KernelTimeLimit: 50 * time.Millisecond})
@@ -156,7 +156,7 @@ func TestTimeLimitStandsStill(t *testing.T) {
 	}
 }
 
-// Close notices a fault that nobody has waited for, and waits no longer.
+// Close notices a fault that nobody has waited for, and returns at once.
 func TestCloseWithFault(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -164,13 +164,13 @@ func TestCloseWithFault(t *testing.T) {
 	if _, err := ch.Launch(kernel(t, c, "bad", 0)); err != nil {
 		t.Fatal(err)
 	}
-	x.let()
-	if err := c.Close(); err != nil { // gpu.ErrTimeLimit, where it waits
+	x.unblock()
+	if err := c.Close(); err != nil { // gpu.ErrTimeLimit if it waits
 		t.Error(err)
 	}
 }
 
-// Whoever still has a channel of a closed context is told that it is gone.
+// Users of a closed context's channel get an error.
 func TestAfterClose(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})

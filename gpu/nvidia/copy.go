@@ -23,7 +23,7 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	}
 	begin, end := ch.begin, ch.end
 	if len(src) <= wordSize {
-		begin, end = ch.beginUntimed, ch.endUntold // nobody asks for its outcome, and it is urgent
+		begin, end = ch.beginUntimed, ch.endUnsignalled // nobody asks for its outcome, and it is urgent
 	}
 	i, err := begin(zeroed)
 	if err == nil && len(src) > 0 {
@@ -52,7 +52,7 @@ func (ch *Channel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 	if err == nil && len(dst) > 0 {
 		to := dst
 		if !ch.c.host.contains(dst) {
-			if mem := ch.landing(i, len(dst)); mem != nil {
+			if mem := ch.bounceFor(i, len(dst)); mem != nil {
 				to = mem
 				ch.mu.Lock()
 				ch.slots[i].dst, ch.slots[i].src = dst, mem

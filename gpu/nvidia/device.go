@@ -46,18 +46,18 @@ type Options struct {
 
 // Device is one GPU in an executor's process. It implements [gpu.Device].
 type Device struct {
-	o       Options
-	drv     Driver
-	dev     cuda.Device
-	info    Info
-	out     output
-	lost    chan struct{}
-	loss    sync.Once
-	mu      sync.Mutex
-	over    bool
-	ctx     *Context
-	beneath *rm.Client // for the clock; nil: none
-	now     readings
+	o            Options
+	drv          Driver
+	dev          cuda.Device
+	info         Info
+	out          output
+	lost         chan struct{}
+	loss         sync.Once
+	mu           sync.Mutex
+	over         bool
+	ctx          *Context
+	kernelClient *rm.Client // for the clock; nil: none
+	now          readings
 }
 
 var (
@@ -151,13 +151,13 @@ func setEnvironment(connections int) error {
 func (d *Device) readClock() {
 	g, err := rm.Lookup(os.DirFS("/"), d.info.PCI)
 	if err == nil {
-		d.beneath, err = rm.Open(d.o.Kernel, g)
+		d.kernelClient, err = rm.Open(d.o.Kernel, g)
 	}
 	if err != nil {
 		d.o.Log.Warn("the GPU's clock is extrapolated while nothing runs", "err", err)
 		return
 	}
-	d.o.GPUClock = d.beneath.Now
+	d.o.GPUClock = d.kernelClient.Now
 }
 
 // Properties returns the GPU's properties.
@@ -181,7 +181,7 @@ func (d *Device) Now() (time.Duration, error) {
 	c := d.ctx
 	d.mu.Unlock()
 	if c == nil {
-		return 0, errors.New("read the GPU's clock: no context has looked at it yet")
+		return 0, errors.New("read the GPU's clock: no context has polledAt at it yet")
 	}
 	return c.clock.estimate(now), nil
 }
@@ -232,8 +232,8 @@ func (d *Device) Close() error {
 	if c != nil {
 		errs = append(errs, c.Close())
 	}
-	if d.beneath != nil {
-		errs = append(errs, d.beneath.Close())
+	if d.kernelClient != nil {
+		errs = append(errs, d.kernelClient.Close())
 	}
 	if d.out != nil {
 		errs = append(errs, d.out.Close())

@@ -13,7 +13,7 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// A GPU that the driver calls gone is lost, by whatever call that is heard.
+// A GPU that the driver reports as gone is lost, whichever call reports it.
 func TestLost(t *testing.T) {
 	var answer error
 	var sim clock.Sim
@@ -56,7 +56,7 @@ func TestOneContext(t *testing.T) {
 	}
 }
 
-// A context that can't be made leaves nothing.
+// A context that can't be made leaks nothing.
 func TestNoContext(t *testing.T) {
 	for _, method := range []string{"CtxCreate", "CtxGetLimit", "StreamCreate", "EventCreate", "MemHostRegister", "ModuleLoadData", "LaunchKernel"} {
 		x := newFake(t, Options{})
@@ -73,8 +73,8 @@ func TestNoContext(t *testing.T) {
 	}
 }
 
-// A call of the driver's that fails fails that command alone, or where nobody could
-// tell its end, the context.
+// A failing driver call fails only its command or, if the command's end can't be signalled, the
+// context.
 func TestDriverCallsThatFail(t *testing.T) {
 	for _, c := range []struct {
 		method   string

@@ -10,17 +10,17 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// drowsyFor is the number of commands after a sleep whose ends raise interrupts. An interrupt costs
+// interruptsAfterSleep is the number of commands after a sleep whose ends raise interrupts. An interrupt costs
 // 30 µs of a processor's time on a virtual machine, and it delays the caller if that processor is
 // polling for the end or queueing the next command.
-const drowsyFor = 16
+const interruptsAfterSleep = 16
 
-// tell queues the signals for the end of command f in slot i, which is the newest. The context is
+// signal queues the signals for the end of command f in slot i, which is the newest. The context is
 // current, and the caller holds putting.
-func (ch *Channel) tell(what string, i, f uint64) error {
+func (ch *Channel) signal(what string, i, f uint64) error {
 	end, waker, err := cuda.Event(0), cuda.Event(0), error(nil)
-	if ch.drowsy.Load() > 0 {
-		ch.drowsy.Add(-1)
+	if ch.interruptsLeft.Load() > 0 {
+		ch.interruptsLeft.Add(-1)
 		err = ch.record(&ch.wakers[i], cuda.EventBlockingSync)
 		end, waker = ch.wakers[i], ch.wakers[i]
 	} else {
@@ -30,13 +30,13 @@ func (ch *Channel) tell(what string, i, f uint64) error {
 	if err == nil {
 		ch.mu.Lock()
 		s := &ch.slots[i]
-		s.end, s.waker, s.untold = end, waker, false
+		s.end, s.waker, s.unsignalled = end, waker, false
 		ch.mu.Unlock()
 		// The word may reach f before the call returns.
 		ch.tail.Store(uintptr(end))
 		ch.last.Store(ch.base + f)
 		ch.sent.Store(f)
-		ch.told.Store(f)
+		ch.signalled.Store(f)
 		err = ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
 	}
 	if err == nil {
@@ -45,13 +45,13 @@ func (ch *Channel) tell(what string, i, f uint64) error {
 	if err := ch.c.failed(what, err); ch.c.fault.Load() != nil {
 		return err
 	}
-	ch.c.poison(fmt.Errorf("%s: its end would not be told: %w: %w", what, meaning(err), gpu.ErrPoisoned))
+	ch.c.poison(fmt.Errorf("%s: its end would not be signalled: %w: %w", what, meaning(err), gpu.ErrPoisoned))
 	return ch.c.Fault()
 }
 
-// endUntold is end for an urgent word copy: the calls that queue its signals take longer than the
+// endUnsignalled is end for an urgent word copy: the calls that queue its signals take longer than the
 // copy, and delay on the GPU what it is meant to stop.
-func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error) {
+func (ch *Channel) endUnsignalled(what string, i uint64, err error) (gpu.Fence, error) {
 	defer ch.c.leave()
 	defer ch.putting.Unlock()
 	if err != nil {
@@ -59,49 +59,49 @@ func (ch *Channel) endUntold(what string, i uint64, err error) (gpu.Fence, error
 	}
 	f := ch.sent.Load() + 1
 	ch.mu.Lock()
-	ch.slots[i].untold = true
+	ch.slots[i].unsignalled = true
 	ch.mu.Unlock()
 	ch.sent.Store(f)
 	return gpu.Fence(f), nil
 }
 
-// tellAll queues the signals for all queued commands. It may have to wait until a command has been
+// signalAll queues the signals for all queued commands. It may have to wait until a command has been
 // queued.
-func (ch *Channel) tellAll() {
-	if ch.told.Load() == ch.sent.Load() {
+func (ch *Channel) signalAll() {
+	if ch.signalled.Load() == ch.sent.Load() {
 		return
 	}
 	ch.putting.Lock()
 	defer ch.putting.Unlock()
-	ch.tellRest()
+	ch.signalNewest()
 }
 
-// nudge is tellAll for a caller that will ask again and must not block. It does nothing while a
+// trySignal is signalAll for a caller that will ask again and must not block. It does nothing while a
 // command is being queued.
-func (ch *Channel) nudge() {
-	if ch.told.Load() == ch.sent.Load() || !ch.putting.TryLock() {
+func (ch *Channel) trySignal() {
+	if ch.signalled.Load() == ch.sent.Load() || !ch.putting.TryLock() {
 		return
 	}
 	defer ch.putting.Unlock()
-	ch.tellRest()
+	ch.signalNewest()
 }
 
-// tellRest queues the signals of the newest command if there are none yet. The caller holds
+// signalNewest queues the signals of the newest command if there are none yet. The caller holds
 // putting.
-func (ch *Channel) tellRest() {
+func (ch *Channel) signalNewest() {
 	f := ch.sent.Load()
-	if ch.told.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
+	if ch.signalled.Load() == f || ch.dead.Load() || ch.c.fault.Load() != nil {
 		return
 	}
 	if err := ch.c.enter(); err == nil {
-		_ = ch.tell("tell of a word's end", f%slotCount, f) // an error has poisoned the context
+		_ = ch.signal("tell of a word's end", f%slotCount, f) // an error has poisoned the context
 	}
 	ch.c.leave()
 }
 
-// teller returns the first command from f on that has an event. The caller holds mu.
-func (ch *Channel) teller(f uint64) uint64 {
-	for told := ch.told.Load(); f < told && ch.slots[f%slotCount].untold; f++ {
+// nextSignalled returns the first command from f on that has an event. The caller holds mu.
+func (ch *Channel) nextSignalled(f uint64) uint64 {
+	for signalled := ch.signalled.Load(); f < signalled && ch.slots[f%slotCount].unsignalled; f++ {
 	}
 	return f
 }
@@ -143,14 +143,14 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 	// The counter comes first: Close reads it after marking the context as closed.
 	ch.c.asleep.Add(1)
 	defer ch.c.asleep.Add(-1)
-	e, i, err := ch.alarm(f)
+	e, i, err := ch.sleepEvent(f)
 	if err != nil && ch.c.usable() != nil {
 		return err
 	}
 	if err != nil || e == 0 {
 		if ch.reached() < f && ch.c.fault.Load() == nil && !ch.dead.Load() {
-			time.Sleep(nap(time.Since(since)))
-			return ch.c.heed(cuda.Event(ch.tail.Load()))
+			time.Sleep(pollInterval(time.Since(since)))
+			return ch.c.checkFault(cuda.Event(ch.tail.Load()))
 		}
 		return nil
 	}
@@ -168,15 +168,15 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 		if n < 1000 {
 			runtime.Gosched()
 		} else {
-			time.Sleep(nap(time.Since(since))) // its context is off the GPU
+			time.Sleep(pollInterval(time.Since(since))) // its context is off the GPU
 		}
 	}
 	return nil
 }
 
-// heed detects a fault that has ended the commands before the event tail. Their word is never
+// checkFault detects a fault that has ended the commands before the event tail. Their word is never
 // written then, and the driver reports the reason only to its callers. It does nothing for event 0.
-func (c *Context) heed(tail cuda.Event) error {
+func (c *Context) checkFault(tail cuda.Event) error {
 	if tail == 0 {
 		return nil
 	}
@@ -203,24 +203,24 @@ func (c *Context) await(f func() error) error {
 	return c.Fault()
 }
 
-// nap returns the polling interval of a caller that has no event to sleep on and has waited for so
+// pollInterval returns the polling interval of a caller that has no event to sleep on and has waited for so
 // long: for a kernel of a second, 20000 polls would take 2 % of a core.
-func nap(waited time.Duration) time.Duration {
+func pollInterval(waited time.Duration) time.Duration {
 	return min(max(waited/16, 50*time.Microsecond), time.Millisecond)
 }
 
-// alarm returns an event to sleep on until f is reached, and the slot in which the sleeper is
+// sleepEvent returns an event to sleep on until f is reached, and the slot in which the sleeper is
 // counted. If there is none, because nobody was expected to sleep, and nothing is queued after f,
 // it records one. Otherwise it returns event 0 and counts no sleeper. It also returns event 0 if f
-// is reached: room may then have found the slot free for another command.
-func (ch *Channel) alarm(f uint64) (e cuda.Event, i uint64, err error) {
-	ch.drowsy.Store(drowsyFor)
+// is reached: awaitSlot may then have found the slot free for another command.
+func (ch *Channel) sleepEvent(f uint64) (e cuda.Event, i uint64, err error) {
+	ch.interruptsLeft.Store(interruptsAfterSleep)
 	ch.mu.Lock()
 	long := ch.slots[f%slotCount].fence != f
-	f = ch.teller(f)
+	f = ch.nextSignalled(f)
 	i = f % slotCount
 	s := &ch.slots[i]
-	there := !long && !s.untold && s.fence == f && ch.word.Load()-ch.base < f
+	there := !long && !s.unsignalled && s.fence == f && ch.word.Load()-ch.base < f
 	if there && s.waker != 0 {
 		s.sleepers++
 		e = s.waker

@@ -9,8 +9,8 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// The GPU interrupts nobody for what is looked for; who sleeps is woken, also where he
-// was not expected to, and what comes after that raises interrupts for a while.
+// The GPU raises no interrupts for callers that poll. A caller that sleeps is woken even if it was
+// not expected to sleep, and then commands raise interrupts for a while.
 func TestInterruptsAreForSleepers(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -35,8 +35,8 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 	if n := x.gpu.Interrupts(); n != 0 {
 		t.Errorf("%d interrupts for nobody", n)
 	}
-	// The first of two launches is slept for without an event that wakes: naps have to
-	// do. With nothing behind it there is one.
+	// A caller sleeps on the first of two launches, which has no event for it, so it polls at
+	// intervals. A launch with nothing after it gets an event.
 	sleep := func(f gpu.Fence) chan error {
 		done := make(chan error, 1)
 		go func() { done <- ch.Wait(t.Context(), f) }()
@@ -55,7 +55,7 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 	for x.gpu.Calls("EventSynchronize") == asleep {
 		runtime.Gosched()
 	}
-	x.let()
+	x.unblock()
 	for _, done := range []chan error{one, two} {
 		if err := <-done; err != nil {
 			t.Error(err)
@@ -68,16 +68,16 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 	if woken == 0 {
 		t.Error("nobody was woken")
 	}
-	for range 2 * drowsyFor {
+	for range 2 * interruptsAfterSleep {
 		look()
 	}
-	if n := x.gpu.Interrupts() - woken; n == 0 || n > drowsyFor {
-		t.Errorf("%d interrupts after that, want up to %d", n, drowsyFor)
+	if n := x.gpu.Interrupts() - woken; n == 0 || n > interruptsAfterSleep {
+		t.Errorf("%d interrupts after that, want up to %d", n, interruptsAfterSleep)
 	}
 }
 
-// About when a launch ended is known at once to who looked for it all the time, and to
-// nobody else.
+// The approximate end of a launch is known at once to a caller that polled all the time, and to no
+// other.
 func TestGlimpse(t *testing.T) {
 	x := newFake(t, Options{})
 	x.o.GPUClock = func() (time.Duration, error) { return x.gpu.Clock(), nil }
@@ -100,7 +100,7 @@ func TestGlimpse(t *testing.T) {
 		seen := x.gpu.Clock()
 		o, ok := ch.Glimpse(f)
 		if !ok {
-			continue // this thread, or the stream's, had to wait for a processor
+			continue // this thread, or the stream's, was preempted
 		}
 		known++
 		exact := ch.Outcome(f)
@@ -117,18 +117,18 @@ func TestGlimpse(t *testing.T) {
 	}
 	ch.Done()
 	if o, ok := ch.Glimpse(f); ok {
-		t.Errorf("%+v, which nobody looked for", o)
+		t.Errorf("%+v, which nobody polledAt for", o)
 	}
 	if o, ok := ch.Glimpse(f + 1); ok {
 		t.Errorf("%+v, which was never launched", o)
 	}
 }
 
-// late is a driver on which somebody begins to sleep for a command while another takes
-// its slot.
+// late is a driver on which a caller begins to sleep on a command while another command takes its
+// slot.
 type late struct {
 	Driver
-	begin  func() // called once, when the next command is begun
+	begin  func() // called once, when the next command begins
 	asleep chan struct{}
 	wake   chan struct{}
 }
@@ -147,14 +147,14 @@ func (d *late) EventSynchronize(e cuda.Event) error {
 	return d.Driver.EventSynchronize(e)
 }
 
-// Who comes late to sleep for a command is not counted among those who sleep for the next
-// in its slot.
+// A caller that is too late to sleep on a command is not counted among the sleepers of the next
+// command in its slot.
 func TestLateSleeperIsNotCounted(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
 	ch := channelOf(t, c)
 	add := kernel(t, c, "add", uint64(alloc(t, c, 8)))
-	ch.drowsy.Store(slotCount)
+	ch.interruptsLeft.Store(slotCount)
 	var f gpu.Fence
 	for range slotCount {
 		var err error
@@ -181,13 +181,13 @@ func TestLateSleeperIsNotCounted(t *testing.T) {
 	}
 	c.drv = d.Driver
 	if n := ch.slots[(uint64(f)+1)%slotCount].sleepers; n != 0 {
-		t.Errorf("%d sleep", n) // and the slot would never be free again
+		t.Errorf("%d sleep", n) // the slot would never be free again
 	}
 }
 
-// Where memory is given back, or the channel, while somebody else is about to be told of an
-// end, that of what was queued is told first.
-func TestTellAllWaitsForItsTurn(t *testing.T) {
+// If memory or the channel is freed while another goroutine is about to signal an end, the ends of
+// the commands queued before are signalled first.
+func TestSignalAllWaitsForItsTurn(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
 	ch := channelOf(t, c)
@@ -200,7 +200,7 @@ func TestTellAllWaitsForItsTurn(t *testing.T) {
 		ch.putting.Lock()
 		over := make(chan error, 1)
 		go func() { over <- let() }()
-		for range 1000 { // time enough to be wrong in
+		for range 1000 { // enough time to fail in
 			runtime.Gosched()
 		}
 		ch.putting.Unlock()
@@ -210,15 +210,15 @@ func TestTellAllWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// Who waits for long looks less often.
-func TestNap(t *testing.T) {
+// The polling interval grows with the waiting time.
+func TestPollInterval(t *testing.T) {
 	for waited, want := range map[time.Duration]time.Duration{
 		0:                      50 * time.Microsecond,
 		800 * time.Microsecond: 50 * time.Microsecond,
 		8 * time.Millisecond:   500 * time.Microsecond,
 		time.Second:            time.Millisecond,
 	} {
-		if got := nap(waited); got != want {
+		if got := pollInterval(waited); got != want {
 			t.Errorf("%v after %v, want %v", got, waited, want)
 		}
 	}

@@ -20,9 +20,8 @@ const kernelsPTX = `.version 7.0
 .visible .entry bad(.param .u64 at) {}
 `
 
-// fake is a device on the driver in software. Its kernel "add" adds 1 to the word
-// that it is given, and "hang" runs until let is called, as "bad" does, which faults
-// then.
+// fake is a device on the software driver. Its kernel "add" adds 1 to the word at its parameter.
+// "hang" runs until unblock is called; so does "bad", which then faults.
 type fake struct {
 	*Device
 	gpu     *cudatest.GPU
@@ -46,7 +45,7 @@ func newFake(t testing.TB, o Options) *fake {
 		return nil
 	}
 	g.Kernels["bad"] = func(*cudatest.Launch) error {
-		<-x.release // else it could fault before the launch call has returned
+		<-x.release // otherwise it could fault before the launch call has returned
 		return cuda.ErrIllegalAddress
 	}
 	o.Driver = g
@@ -56,7 +55,7 @@ func newFake(t testing.TB, o Options) *fake {
 	}
 	x.Device = d
 	t.Cleanup(func() {
-		x.let()
+		x.unblock()
 		if err := d.Close(); err != nil && !errors.Is(err, gpu.ErrTimeLimit) {
 			t.Error(err)
 		}
@@ -64,8 +63,8 @@ func newFake(t testing.TB, o Options) *fake {
 	return x
 }
 
-// let ends kernels that hang.
-func (x *fake) let() {
+// unblock ends kernels that hang.
+func (x *fake) unblock() {
 	select {
 	case <-x.release:
 	default:
@@ -82,7 +81,7 @@ func (x *fake) context(t testing.TB, o gpu.ContextOptions) *Context {
 	return c.(*Context)
 }
 
-// kernel is a launch of one of the kernels.
+// kernel returns a launch of one of the kernels.
 func kernel(t testing.TB, c *Context, name string, param uint64) *gpu.Launch {
 	t.Helper()
 	m, err := c.LoadModule([]byte(kernelsPTX))

@@ -34,8 +34,8 @@ func knownDriver(root fs.FS) error {
 	return nil
 }
 
-// grip controls a context's own channels through the kernel driver.
-type grip struct {
+// channelControl controls a context's own channels through the kernel driver.
+type channelControl struct {
 	mu      sync.Mutex
 	control *rm.Control
 	why     error // why control is nil
@@ -44,7 +44,7 @@ type grip struct {
 // handles finds the context's channels among the driver's objects, and the number of their group.
 // The context works without them too.
 func (c *Context) handles() error {
-	g := &c.grip
+	g := &c.channelControl
 	if c.d.o.Kernel == nil {
 		g.why = fmt.Errorf("the driver beneath CUDA is out of reach: %w", gpu.ErrUnsupported)
 		return nil
@@ -68,7 +68,7 @@ func (c *Context) handles() error {
 }
 
 // do calls f with the context's control.
-func (g *grip) do(f func(*rm.Control) error) error {
+func (g *channelControl) do(f func(*rm.Control) error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.control == nil {
@@ -78,7 +78,7 @@ func (g *grip) do(f func(*rm.Control) error) error {
 }
 
 // close releases the channels.
-func (g *grip) close() error {
+func (g *channelControl) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.control == nil {
@@ -92,7 +92,7 @@ func (g *grip) close() error {
 // Handles returns the context's channels for a process that is to control it: one descriptor of the
 // control node that libcuda opened, and the objects' handles.
 func (c *Context) Handles() (h gpu.Handles, err error) {
-	err = c.grip.do(func(k *rm.Control) error {
+	err = c.channelControl.do(func(k *rm.Control) error {
 		objects, f, err := k.Share()
 		if err != nil {
 			return err
@@ -110,24 +110,24 @@ func (c *Context) Handles() (h gpu.Handles, err error) {
 // Suspend takes the context's channels off the GPU, including running kernels and copies. It may be
 // called from any goroutine.
 func (d *Device) Suspend(c gpu.Context) error {
-	return d.gripOf(c, "suspend", (*rm.Control).Disable)
+	return d.controlOf(c, "suspend", (*rm.Control).Disable)
 }
 
 // Resume puts the channels back. It undoes another process's suspension as well as its own, and
 // does no harm without one.
-func (d *Device) Resume(c gpu.Context) error { return d.gripOf(c, "resume", (*rm.Control).Enable) }
+func (d *Device) Resume(c gpu.Context) error { return d.controlOf(c, "resume", (*rm.Control).Enable) }
 
 // SetTimeslice sets the time that the context's kernels run before the next context's turn.
 func (d *Device) SetTimeslice(c gpu.Context, t time.Duration) error {
-	return d.gripOf(c, "set the time slice of", func(k *rm.Control) error { return k.SetTimeslice(t) })
+	return d.controlOf(c, "set the time slice of", func(k *rm.Control) error { return k.SetTimeslice(t) })
 }
 
-func (d *Device) gripOf(c gpu.Context, what string, f func(*rm.Control) error) error {
+func (d *Device) controlOf(c gpu.Context, what string, f func(*rm.Control) error) error {
 	x, ok := c.(*Context)
 	if !ok {
 		return fmt.Errorf("%s a context: %T is not this device's", what, c)
 	}
-	err := x.grip.do(f)
+	err := x.channelControl.do(f)
 	if err == nil {
 		return nil
 	}

@@ -18,27 +18,27 @@ var (
 	_ gpu.Slicer    = (*Device)(nil)
 )
 
-// gripped is a context that has looked for its channels by k.
-func gripped(t *testing.T, k rm.Kernel) (*Device, *Context) {
+// controlled returns a context that has looked for its channels through k.
+func controlled(t *testing.T, k rm.Kernel) (*Device, *Context) {
 	t.Helper()
 	d := &Device{o: Options{Kernel: k, Log: slog.New(slog.DiscardHandler)}, lost: make(chan struct{})}
 	c := &Context{d: d}
 	if err := c.handles(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.grip.close() })
+	t.Cleanup(func() { c.channelControl.close() })
 	return d, c
 }
 
-// TestHandlesAreWhatAMonitorControls goes all the way from one process's context to
-// another's control of it.
+// TestHandlesAreWhatAMonitorControls covers the whole way from one process's context to its control
+// by another process.
 func TestHandlesAreWhatAMonitorControls(t *testing.T) {
 	k := rmtest.New()
 	x, err := k.NewContext(8, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, c := gripped(t, k)
+	d, c := controlled(t, k)
 	if c.Group() != 1 {
 		t.Errorf("Group = %d, want the driver's 1", c.Group())
 	}
@@ -57,7 +57,7 @@ func TestHandlesAreWhatAMonitorControls(t *testing.T) {
 	if least, _ := x.Disabled(); least != 1 {
 		t.Error("suspended by another, some channel is not disabled")
 	}
-	// The other one went away: the context's own process puts it back.
+	// The controlling process has exited: the context's own process resumes it.
 	if err := errors.Join(d.Resume(c), d.Resume(c)); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestHandlesAreWhatAMonitorControls(t *testing.T) {
 
 func TestContextWithoutHandles(t *testing.T) {
 	for name, k := range map[string]rm.Kernel{"no way beneath CUDA": nil, "nothing found": rmtest.New()} {
-		d, c := gripped(t, k)
+		d, c := controlled(t, k)
 		if _, err := c.Handles(); !errors.Is(err, gpu.ErrUnsupported) {
 			t.Errorf("%s: Handles = %v, want ErrUnsupported", name, err)
 		}
@@ -92,8 +92,8 @@ func TestHandlesOfAClosedContext(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := k.Descriptors()
-	d, c := gripped(t, k)
-	if err := c.grip.close(); err != nil {
+	d, c := controlled(t, k)
+	if err := c.channelControl.close(); err != nil {
 		t.Fatal(err)
 	}
 	if n := k.Descriptors(); n != before {

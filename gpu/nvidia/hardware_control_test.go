@@ -10,7 +10,7 @@ import (
 	"vgpud/gpu"
 )
 
-// hardwareMonitor watches the GPU that d is.
+// hardwareMonitor watches d's GPU.
 func hardwareMonitor(t *testing.T, d *Device) *Monitor {
 	t.Helper()
 	m, err := OpenMonitor(MonitorOptions{Info: d.Info()})
@@ -25,8 +25,7 @@ func hardwareMonitor(t *testing.T, d *Device) *Monitor {
 	return m
 }
 
-// TestHardwareControl takes a context off the GPU by its handles, as the daemon does,
-// and back.
+// TestHardwareControl takes a context off the GPU and back by its handles, as the daemon does.
 func TestHardwareControl(t *testing.T) {
 	d := hardware(t)
 	var err error
@@ -78,9 +77,8 @@ func TestHardwareControl(t *testing.T) {
 	}
 }
 
-// TestHardwareEvents opens the record and reads its clock. One
-// context alone writes no records; package rm has the test with two
-// processes.
+// TestHardwareEvents opens the record and reads its clock. A context that is alone writes no
+// records; package rm has the test with two processes.
 func TestHardwareEvents(t *testing.T) {
 	d := hardware(t)
 	m := hardwareMonitor(t, d)

@@ -10,8 +10,7 @@ import (
 	"vgpud/gpu"
 )
 
-// Memory is zero when it is handed out, whoever had it before; copies of all kinds
-// put every byte where it belongs.
+// Fresh memory is zero whatever it held before. Copies of all kinds put every byte in its place.
 func TestHardwareCopies(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
 	ch, other := channelOf(t, c), channelOf(t, c)
@@ -132,7 +131,7 @@ func TestHardwareLimits(t *testing.T) {
 	if err := c.Free(p); err != nil {
 		t.Fatal(err)
 	}
-	for c.Freed() > 0 { // the zeroing is before the freeing
+	for c.Freed() > 0 { // the zeroing comes before the free
 		time.Sleep(10 * time.Microsecond)
 	}
 	if _, err = c.Alloc(32 << 20); err != nil {

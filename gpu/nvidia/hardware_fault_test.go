@@ -11,9 +11,8 @@ import (
 	"vgpud/gpu"
 )
 
-// alone runs the test that calls it in a process of its own, since a fault ends all
-// contexts of the process that it happens in. It reports whether this is that
-// process.
+// alone runs the calling test in a process of its own, since a fault ends all contexts of its
+// process. It reports whether this is that process.
 func alone(t *testing.T) bool {
 	t.Helper()
 	const env = "VGPUD_TEST_ALONE"

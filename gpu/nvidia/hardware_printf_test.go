@@ -7,8 +7,7 @@ import (
 	"vgpud/gpu"
 )
 
-// What kernels print is there when their channel has come past them, whatever runs
-// beside them.
+// The output of kernels is available once their channel has passed them, whatever runs beside them.
 func TestHardwarePrintf(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
 	ch, beside := channelOf(t, c), channelOf(t, c)

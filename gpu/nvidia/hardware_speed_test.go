@@ -16,7 +16,7 @@ func percentiles(d []time.Duration) string {
 	return fmt.Sprintf("p10 %v p50 %v p90 %v p99 %v", d[len(d)/10], d[len(d)/2], d[len(d)*9/10], d[len(d)*99/100])
 }
 
-// TestHardwareLatency says how long a launch takes by us and by the bare driver.
+// TestHardwareLatency measures the latency of a launch by this package and by the bare driver.
 func TestHardwareLatency(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
 	ch := channelOf(t, c)
@@ -130,7 +130,7 @@ func TestHardwareLatency(t *testing.T) {
 	}
 	c.leave()
 
-	// Evict words: small copies beside a kernel that runs.
+	// Evict words: small copies beside a running kernel.
 	words := channelOf(t, c)
 	p, err := c.Alloc(128)
 	if err != nil {
@@ -156,8 +156,8 @@ func TestHardwareLatency(t *testing.T) {
 	ran(t, ch, spin, nil)
 }
 
-// TestHardwareBandwidth copies from and to a registered mapping of a memfd, as BAR2
-// is, and memory that is not registered.
+// TestHardwareBandwidth copies from and to a registered mapping of a memfd, like BAR2's, and from
+// and to unregistered memory.
 func TestHardwareBandwidth(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
 	const size, header = 256 << 20, 1 << 20

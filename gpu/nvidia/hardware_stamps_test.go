@@ -9,8 +9,8 @@ import (
 	"vgpud/gpu"
 )
 
-// A launch's times are those that its kernel reads itself, also after pauses, by who
-// looks all the time and by who has slept.
+// A launch's times agree with the kernel's own readings, also after pauses, for callers that poll
+// and for callers that sleep.
 func TestHardwareStamps(t *testing.T) {
 	l, err := library()
 	if err != nil {
@@ -18,7 +18,7 @@ func TestHardwareStamps(t *testing.T) {
 	}
 	o := Options{Driver: l, Device: "0"}
 	if o.Kernel, err = Beneath(os.DirFS("/")); err != nil {
-		t.Skip(err) // executors read the clock so
+		t.Skip(err) // executors read the clock this way
 	}
 	d, err := Open(o)
 	if err != nil {

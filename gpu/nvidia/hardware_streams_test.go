@@ -9,9 +9,9 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// TestHardwareStreams finds out which streams of a context wait for one another
-// though nothing says so: those that the driver puts into one of the hardware's
-// channels, of which a context has as many as CUDA_DEVICE_MAX_CONNECTIONS.
+// TestHardwareStreams finds the streams of a context that wait for one another without a
+// dependency: those that the driver maps to the same hardware channel. A context has
+// CUDA_DEVICE_MAX_CONNECTIONS of these.
 func TestHardwareStreams(t *testing.T) {
 	_, c := hardwareContext(t, gpu.ContextOptions{})
 	t.Logf("CUDA_DEVICE_MAX_CONNECTIONS=%s", os.Getenv("CUDA_DEVICE_MAX_CONNECTIONS"))
@@ -61,7 +61,7 @@ func TestHardwareStreams(t *testing.T) {
 					if fences[i], err = f(ch); err != nil {
 						t.Fatal(err)
 					}
-					ch.Done() // who asks is told of a word's end
+					ch.Done() // signals a word's end
 				}
 			}
 			time.Sleep(3 * time.Millisecond)

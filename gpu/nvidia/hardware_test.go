@@ -19,10 +19,10 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// The tests in this file need a GPU and the driver. Each context that is made to
-// fault takes its process with it, so those run in processes of their own.
+// The tests in this file need a GPU and the driver. A context that faults ends its process, so
+// tests with faults run in processes of their own.
 
-// TestMain keeps the tests' own output apart from what kernels print.
+// TestMain separates the tests' own output from that of kernels.
 func TestMain(m *testing.M) {
 	fd, err := unix.FcntlInt(uintptr(unix.Stdout), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	first := os.Stdout
 	os.Stdout = os.NewFile(uintptr(fd), "stdout")
 	code := m.Run()
-	runtime.KeepAlive(first) // which closes its descriptor when nobody has it
+	runtime.KeepAlive(first) // a collected file closes its descriptor
 	os.Exit(code)
 }
 
@@ -43,7 +43,7 @@ var library = sync.OnceValues(func() (*cuda.Library, error) {
 	return cuda.Open()
 })
 
-// hardware opens the GPU, or skips where there is none.
+// hardware opens the GPU, or skips the test if there is none.
 func hardware(t testing.TB) *Device {
 	t.Helper()
 	l, err := library()
@@ -91,7 +91,7 @@ func channelOf(t testing.TB, c gpu.Context) *Channel {
 	return ch.(*Channel)
 }
 
-// ran waits for a command that was queued and answers its outcome.
+// ran waits for a queued command and returns its outcome.
 func ran(t testing.TB, ch gpu.Channel, f gpu.Fence, err error) gpu.Outcome {
 	t.Helper()
 	if err != nil {

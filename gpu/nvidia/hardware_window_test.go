@@ -10,8 +10,8 @@ import (
 	"vgpud/gpu"
 )
 
-// lookPTX has a kernel that looks at a word until it is not zero.
-const lookPTX = `.version 7.0
+// pollPTX has a kernel that polls a word until it is not zero.
+const pollPTX = `.version 7.0
 .target sm_70
 .address_size 64
 .visible .entry look(.param .u64 word) {
@@ -27,8 +27,8 @@ loop:
 }
 `
 
-// TestHardwareWindow: a kernel that runs sees what is stored to the context's window, and
-// a launch that is made later sees all of it. How soon is told for a store and for a copy.
+// TestHardwareWindow checks that a running kernel sees stores to the context's window, and that a
+// later launch sees all of them. It reports the delays of a store and of a copy.
 func TestHardwareWindow(t *testing.T) {
 	d := hardware(t)
 	var err error
@@ -46,7 +46,7 @@ func TestHardwareWindow(t *testing.T) {
 		t.Fatal("the context has none")
 	}
 	work, side := channelOf(t, c), channelOf(t, c)
-	m, err := c.LoadModule([]byte(lookPTX))
+	m, err := c.LoadModule([]byte(pollPTX))
 	if err != nil {
 		t.Fatal(err)
 	}

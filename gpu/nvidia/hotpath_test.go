@@ -9,8 +9,8 @@ import (
 	"vgpud/gpu/nvidia/cuda/cudatest"
 )
 
-// instant is a driver whose commands are done when they are queued, and which does
-// nothing itself that costs anything: what is left is what this package costs.
+// instant is a driver whose commands are done when they are queued and whose calls cost nothing, so
+// that only this package's cost remains.
 type instant struct{ *cudatest.GPU }
 
 func (instant) CtxSetCurrent(cuda.Context) error                          { return nil }
@@ -28,14 +28,14 @@ func (d instant) StreamWriteValue64(_ cuda.Stream, at cuda.DevicePtr, value uint
 	return d.Store(at, value)
 }
 
-// hotPath has a channel on such a driver, and what is to cost nothing.
+// hotPath returns the calls that must not allocate, on a channel of such a driver.
 func hotPath(t testing.TB) map[string]func() {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
 	ch := channelOf(t, c)
 	p := alloc(t, c, 4096)
 	l := kernel(t, c, "add", uint64(p))
-	read(t, ch, p, 8) // what is made when it is needed is there
+	read(t, ch, p, 8) // objects that are created on first use exist now
 	for range slotCount {
 		f, err := ch.Launch(l)
 		ran(t, ch, f, err)

@@ -19,9 +19,9 @@ const (
 	// before it.
 	lagCounted = 5
 	lagPause   = 500 * time.Microsecond
-	// lagMost bounds the measured lag. The lower bound is 0: no kernel begins before its call has
+	// maxLag bounds the measured lag. The lower bound is 0: no kernel begins before its call has
 	// rung the doorbell, which is the call's last action.
-	lagMost = 5 * time.Microsecond
+	maxLag = 5 * time.Microsecond
 )
 
 // was returns the GPU's time at a recent instant of the host's clock. The caller may hold the
@@ -73,5 +73,5 @@ func lagOf(tries []lagTry) time.Duration {
 	slices.SortFunc(tries, func(a, b lagTry) int { return cmp.Compare(a.took, b.took) })
 	counted := tries[:lagCounted]
 	slices.SortFunc(counted, func(a, b lagTry) int { return cmp.Compare(a.lag, b.lag) })
-	return min(max(counted[lagCounted/2].lag, 0), lagMost)
+	return min(max(counted[lagCounted/2].lag, 0), maxLag)
 }

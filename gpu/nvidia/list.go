@@ -30,15 +30,15 @@ func List(d Driver) ([]Info, error) {
 	}
 	all := make([]Info, n)
 	for i := range all {
-		if all[i], err = look(d, i); err != nil {
+		if all[i], err = query(d, i); err != nil {
 			return nil, fmt.Errorf("look at GPU %d: %w", i, meaning(err))
 		}
 	}
 	return all, nil
 }
 
-// look queries the driver about one GPU.
-func look(d Driver, i int) (Info, error) {
+// query queries the driver about one GPU.
+func query(d Driver, i int) (Info, error) {
 	dev, err := d.DeviceGet(i)
 	if err != nil {
 		return Info{}, err

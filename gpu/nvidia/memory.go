@@ -116,7 +116,7 @@ func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
 		return 0, fmt.Errorf("allocate %d bytes: %w", size, gpu.ErrOutOfMemory)
 	}
 	charge := charged(size)
-	c.giveOwed()
+	c.settleFrees()
 	if err := c.memory.take(charge, "an allocation"); err != nil {
 		return 0, err
 	}
@@ -154,22 +154,22 @@ func (c *Context) Free(p gpu.Ptr) error {
 	channels := slices.Clone(c.channels)
 	c.mu.Unlock()
 	for _, ch := range channels {
-		ch.tellAll()
+		ch.signalAll()
 	}
-	d := debt{charge: a.charge}
+	d := pendingFree{charge: a.charge}
 	if err := c.do("free memory", func() error { return c.freeBehindAll(cuda.DevicePtr(p), &d) }); err != nil {
 		c.table.add(a) // it is not freed
 		return err
 	}
-	c.owed.add(d)
-	c.giveOwed()
+	c.pendingFrees.add(d)
+	c.settleFrees()
 	return nil
 }
 
 // freeBehindAll frees memory on the GPU when all commands queued there now are done, and records
 // them in d. If at most one channel is busy, no extra stream waits: the hardware has channels for
 // few streams, and streams that share one with a waiting stream would wait too.
-func (c *Context) freeBehindAll(p cuda.DevicePtr, d *debt) error {
+func (c *Context) freeBehindAll(p cuda.DevicePtr, d *pendingFree) error {
 	c.frees.Lock()
 	defer c.frees.Unlock()
 	busy := c.busyLanes(d)
@@ -202,7 +202,7 @@ func (c *Context) freeBehindAll(p cuda.DevicePtr, d *debt) error {
 
 // busyLanes returns the lanes with unfinished commands, and records in d the commands that the free
 // comes after.
-func (c *Context) busyLanes(d *debt) (busy []*lane) {
+func (c *Context) busyLanes(d *pendingFree) (busy []*lane) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, l := range c.lanes() {
@@ -225,8 +225,8 @@ func (c *Context) Memory() (free, total uint64, err error) {
 		free, total, err = c.drv.MemGetInfo()
 		return err
 	})
-	c.giveOwed()
-	free, total = c.memory.room(free, total)
+	c.settleFrees()
+	free, total = c.memory.available(free, total)
 	return free, total, err
 }
 

@@ -83,7 +83,7 @@ func TestMemoryIsCounted(t *testing.T) {
 	}
 }
 
-// Local memory is counted for all threads that the GPU holds, once.
+// Local memory is charged for all threads that the GPU holds, once.
 func TestLocalMemoryIsCounted(t *testing.T) {
 	x := newFake(t, Options{})
 	b := &budget{limit: 1 << 30}
@@ -107,7 +107,7 @@ func TestLocalMemoryIsCounted(t *testing.T) {
 	}
 }
 
-// What is no PTX that we read is counted by what the GPU has less of.
+// A module that we can't parse is charged by the decrease of the GPU's free memory.
 func TestUnknownModuleIsCounted(t *testing.T) {
 	x := newFake(t, Options{})
 	b := &budget{limit: 16 << 20}
@@ -131,8 +131,8 @@ func TestUnknownModuleIsCounted(t *testing.T) {
 	}
 }
 
-// Memory that is freed stays until what was queued before is done, in channels that
-// were closed since too.
+// Freed memory stays until the commands queued before are done, including those of channels closed
+// since.
 func TestFreeWaitsOnTheGPU(t *testing.T) {
 	for busy := range 3 {
 		x := newFake(t, Options{})
@@ -155,21 +155,21 @@ func TestFreeWaitsOnTheGPU(t *testing.T) {
 		if err := c.Free(p); err != nil {
 			t.Fatal(err)
 		}
-		read(t, channelOf(t, c), other, 8) // what need not wait happens meanwhile
+		read(t, channelOf(t, c), other, 8) // memory that need not wait is freed meanwhile
 		if got := x.gpu.Allocated(); busy > 0 && got != before {
 			t.Errorf("%d bytes went while %d kernels may use them", before-got, busy)
 		}
 		if _, err := channelOf(t, c).CopyIn(p, []byte{1}); !errors.Is(err, gpu.ErrInvalidPtr) {
 			t.Errorf("a copy to memory that was freed: %v", err)
 		}
-		x.let()
+		x.unblock()
 		for x.gpu.Allocated() != before-1<<20 {
 			runtime.Gosched()
 		}
 	}
 }
 
-// A pointer is looked up among random allocations as in a plain list.
+// Lookup of a pointer among random allocations agrees with a plain list.
 func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var tab table

@@ -32,7 +32,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	m := &Module{c: c, functions: map[string]*Function{}}
 	size, sure := imageBytes(image)
 	m.charge = charged(size)
-	c.giveOwed()
+	c.settleFrees()
 	if err := c.memory.take(m.charge, "a module"); err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func (m *Module) measure() error {
 // admit charges the memory that the driver sets aside for local memory: for all threads that the
 // GPU holds, by the kernel that needs most.
 func (c *Context) admit(m *Module) error {
-	c.giveOwed()
+	c.settleFrees()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	p := &c.d.info.Properties
@@ -158,7 +158,7 @@ func (m *Module) Function(name string) (gpu.Function, error) {
 		if f.f, err = m.c.drv.ModuleGetFunction(m.m, name); err != nil {
 			return err
 		}
-		return f.look(name)
+		return f.query(name)
 	}); err != nil {
 		return nil, err
 	}
@@ -204,8 +204,8 @@ type Function struct {
 // default.
 const defaultShared = 48 << 10
 
-// look queries the driver about the kernel.
-func (f *Function) look(name string) error {
+// query queries the driver about the kernel.
+func (f *Function) query(name string) error {
 	drv := f.m.c.drv
 	a := &f.attrs
 	a.Name = name

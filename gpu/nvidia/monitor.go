@@ -82,7 +82,7 @@ func OpenMonitor(o MonitorOptions) (*Monitor, error) {
 	var ctx context.Context
 	ctx, m.cancel = context.WithCancel(context.Background())
 	if m.client != nil {
-		m.watch.Go(func() { m.look(ctx) })
+		m.watch.Go(func() { m.watchLoss(ctx) })
 	}
 	return m, nil
 }
@@ -97,9 +97,9 @@ func (m *Monitor) reach() error {
 	return err
 }
 
-// look reads the GPU's clock periodically, so that a loss is noticed even if nobody else uses the
+// watchLoss reads the GPU's clock periodically, so that a loss is noticed even if nobody else uses the
 // GPU.
-func (m *Monitor) look(ctx context.Context) {
+func (m *Monitor) watchLoss(ctx context.Context) {
 	for clock.Sleep(ctx, m.o.Clock, watchPeriod) == nil {
 		if _, err := m.Now(); errors.Is(err, gpu.ErrLost) {
 			m.o.Log.Error("GPU lost", "gpu", m.o.Info.UUID, "err", err)
@@ -108,8 +108,8 @@ func (m *Monitor) look(ctx context.Context) {
 	}
 }
 
-// told returns err, with [gpu.ErrLost] added if it means that the GPU is gone.
-func (m *Monitor) told(err error) error {
+// markLost returns err, with [gpu.ErrLost] added if it means that the GPU is gone.
+func (m *Monitor) markLost(err error) error {
 	if err != nil && rm.Lost(err) {
 		m.lose()
 		return fmt.Errorf("%w: %w", err, gpu.ErrLost)
@@ -129,7 +129,7 @@ func (m *Monitor) Now() (time.Duration, error) {
 		return time.Duration(time.Now().UnixNano()), nil
 	}
 	t, err := m.client.Now()
-	return t, m.told(err)
+	return t, m.markLost(err)
 }
 
 // Lost is closed when the driver reports that the GPU is gone, or by Close.
@@ -145,7 +145,7 @@ func (m *Monitor) Events() (accounting.EventSource, error) {
 		err = fmt.Errorf("%w: give the daemon CAP_SYS_ADMIN", err)
 	}
 	if err != nil {
-		return nil, m.told(err)
+		return nil, m.markLost(err)
 	}
 	return &eventSource{m: m, e: e, buf: make([]rm.Switch, 1024)}, nil
 }
@@ -181,7 +181,7 @@ func (s *eventSource) Read(out []accounting.Switch) (n int, err error) {
 			return n, fmt.Errorf("%w: %w", accounting.ErrDropped, err)
 		}
 		if err != nil || k < len(want) {
-			return n, s.m.told(err)
+			return n, s.m.markLost(err)
 		}
 	}
 	return n, nil
@@ -200,7 +200,7 @@ func (s *eventSource) Close() error { return s.e.Close() }
 func (m *Monitor) Control(h gpu.Handles) (gpu.Control, error) {
 	c, err := m.control(h)
 	if err != nil {
-		return nil, m.told(fmt.Errorf("control a context of another process: %w", err))
+		return nil, m.markLost(fmt.Errorf("control a context of another process: %w", err))
 	}
 	return &control{m: m, c: c}, nil
 }
@@ -234,9 +234,9 @@ type control struct {
 	c *rm.Control
 }
 
-func (c *control) Suspend() error                     { return c.m.told(c.c.Disable()) }
-func (c *control) Resume() error                      { return c.m.told(c.c.Enable()) }
-func (c *control) SetTimeslice(d time.Duration) error { return c.m.told(c.c.SetTimeslice(d)) }
+func (c *control) Suspend() error                     { return c.m.markLost(c.c.Disable()) }
+func (c *control) Resume() error                      { return c.m.markLost(c.c.Enable()) }
+func (c *control) SetTimeslice(d time.Duration) error { return c.m.markLost(c.c.SetTimeslice(d)) }
 func (c *control) Close() error                       { return c.c.Close() }
 
 // Close stops the monitor. Register sources must not be used any more, and event sources must be

@@ -26,7 +26,7 @@ var (
 	_ gpu.Losable    = (*Monitor)(nil)
 )
 
-// host is the files of a host with the GPU of rmtest and a driver of a version.
+// host returns the files of a host with rmtest's GPU and a driver of a version.
 func host(version string) fstest.MapFS {
 	return fstest.MapFS{
 		"sys/module/nvidia/version":                              {Data: []byte(version + "\n")},
@@ -34,7 +34,7 @@ func host(version string) fstest.MapFS {
 	}
 }
 
-// watch opens a monitor on a driver in software.
+// watch opens a monitor on a software driver.
 func watch(t *testing.T, d *rmtest.Driver, c clock.Clock) *Monitor {
 	t.Helper()
 	m, err := OpenMonitor(MonitorOptions{Info: Info{UUID: "GPU-1", PCI: rmtest.PCI}, Kernel: d, Root: host("580.159.04"), Clock: c})
@@ -45,7 +45,7 @@ func watch(t *testing.T, d *rmtest.Driver, c clock.Clock) *Monitor {
 	return m
 }
 
-// namesOf is a context's handles as its process writes them.
+// namesOf returns a context's handles as its process encodes them.
 func namesOf(t testing.TB, x *rmtest.Context) json.RawMessage {
 	t.Helper()
 	names, err := json.Marshal(rm.Objects{Client: x.Client, Subdevice: x.Subdevice, Group: x.Group, Channels: x.Channels, Copies: x.Copies})
@@ -55,7 +55,7 @@ func namesOf(t testing.TB, x *rmtest.Context) json.RawMessage {
 	return names
 }
 
-// handed is what a context's process hands over.
+// handed returns the handles that a context's process hands over.
 func handed(t *testing.T, x *rmtest.Context) gpu.Handles {
 	t.Helper()
 	fd, err := x.FD()
@@ -167,7 +167,7 @@ func TestMonitorEvents(t *testing.T) {
 	if at, err := e.Now(); err != nil || at != time.Second-clockMargin {
 		t.Errorf("Now = %v, %v", at, err)
 	}
-	// Between readings of the GPU's clock it goes on by the host's.
+	// Between readings, the GPU's clock is extrapolated by the host's.
 	d.SetNow(time.Hour)
 	c.Advance(readingEvery / 2)
 	if at, err := e.Now(); err != nil || at != time.Second-clockMargin+readingEvery/2 {
@@ -179,7 +179,7 @@ func TestMonitorEvents(t *testing.T) {
 	}
 }
 
-// TestMonitorEventsInOneRead: more switches than the source's own step, and a loss.
+// TestMonitorEventsInOneRead reads more switches than the source's buffer holds, and a loss.
 func TestMonitorEventsInOneRead(t *testing.T) {
 	d := rmtest.New()
 	m := watch(t, d, nil)
@@ -274,8 +274,8 @@ func TestMonitorCloseIsTheEnd(t *testing.T) {
 	}
 }
 
-// FuzzControlNames has an executor that a guest has taken over hand in whatever it
-// likes. It is refused, or names channels of its own; no other context's is touched.
+// FuzzControlNames passes arbitrary handles, as from an executor that a guest has taken over. They
+// are refused or name the executor's own channels; no other context is touched.
 func FuzzControlNames(f *testing.F) {
 	// Handles are the same in every new driver.
 	first := rmtest.New()
@@ -306,7 +306,7 @@ func FuzzControlNames(f *testing.F) {
 			return
 		}
 		defer c.Close()
-		_ = c.Suspend() // only what it does counts
+		_ = c.Suspend() // only its effect counts
 		_ = c.SetTimeslice(time.Millisecond)
 		if _, most := other.Disabled(); most != 0 {
 			t.Errorf("%q disables another process's channels", names)

@@ -13,7 +13,7 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
 	s, latest, before := ch.slots[f%slotCount], ch.latest, ch.slots[(f-1)%slotCount].end
-	end, next := ch.slots[ch.teller(f)%slotCount].end, ch.awaited()
+	end, next := ch.slots[ch.nextSignalled(f)%slotCount].end, ch.awaited()
 	ch.mu.Unlock()
 	done := ch.word.Load() - ch.base
 	sent := ch.sent.Load()
@@ -35,9 +35,9 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		}
 		switch o.Start = o.End; {
 		case s.began == recorded:
-			if o.Start, err = ch.c.clock.at(ch.starts[f%slotCount]); s.took > 0 && o.Start < s.called+elsewhere {
+			if o.Start, err = ch.c.clock.at(ch.starts[f%slotCount]); s.took > 0 && o.Start < s.called+otherContextDelay {
 				// The GPU passed the event during the launch call.
-				o.Start += min(s.took, tookMost) + ch.c.lag
+				o.Start += min(s.took, maxCallTime) + ch.c.lag
 			}
 		case s.began == behind && latest.fence == f-1:
 			o.Start = latest.at
@@ -60,14 +60,14 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	return o // the times are lost if a fault has ended the context since
 }
 
-// tookMost bounds the time from the start of a launch call until its doorbell rings. A longer call
+// maxCallTime bounds the time from the start of a launch call until its doorbell rings. A longer call
 // was held up, before the doorbell or after it.
-const tookMost = 20 * time.Microsecond
+const maxCallTime = 20 * time.Microsecond
 
-// elsewhere is the greatest delay, after a launch call, of the event before it if the GPU passed
+// otherContextDelay is the greatest delay, after a launch call, of the event before it if the GPU passed
 // event and launch without a pause. A GPU that was busy with another context takes more than 100 µs
 // to pass from one to the other.
-const elsewhere = 60 * time.Microsecond
+const otherContextDelay = 60 * time.Microsecond
 
 const (
 	// glimpseWithin is the greatest distance of two polls, the first in vain and the second not,
@@ -82,13 +82,13 @@ const (
 func (ch *Channel) Glimpse(fence gpu.Fence) (o gpu.Outcome, ok bool) {
 	f := uint64(fence)
 	ch.mu.Lock()
-	s, look, latest := ch.slots[f%slotCount], ch.sight, ch.latest
+	s, last, latest := ch.slots[f%slotCount], ch.lastPoll, ch.latest
 	ch.mu.Unlock()
-	if s.fence != f || look.fence != f || s.kernel == nil || s.called == 0 || look.at-look.before > glimpseWithin ||
+	if s.fence != f || last.fence != f || s.kernel == nil || s.called == 0 || last.at-last.before > glimpseWithin ||
 		ch.c.fault.Load() != nil || ch.dead.Load() {
 		return o, false
 	}
-	seen, err := ch.c.was(look.at)
+	seen, err := ch.c.was(last.at)
 	if err != nil {
 		return o, false
 	}

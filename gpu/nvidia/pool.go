@@ -29,9 +29,9 @@ func (c *Context) openPool() {
 	}
 }
 
-// emptyFrom is the amount of returned memory at which the pool is trimmed at once instead of by the
+// trimThreshold is the amount of returned memory at which the pool is trimmed at once instead of by the
 // next watch: trimming takes the driver some time, and small pieces are soon reused.
-const emptyFrom = 32 << 20
+const trimThreshold = 32 << 20
 
 // pooled records that n bytes were freed and are unused.
 func (c *Context) pooled(n uint64) {
@@ -39,7 +39,7 @@ func (c *Context) pooled(n uint64) {
 		return
 	}
 	// The watch trims it again: the GPU may not have executed the free itself yet.
-	if kept := c.pool.kept.Add(n); kept/emptyFrom != (kept-n)/emptyFrom {
+	if kept := c.pool.kept.Add(n); kept/trimThreshold != (kept-n)/trimThreshold {
 		c.trim()
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// What was freed is the GPU's again without anybody's synchronising: much of it at once,
-// and little in a while.
+// Freed memory returns to the GPU without any synchronising caller: large amounts at once, and
+// small ones after a while.
 func TestFreedMemoryLeavesThePool(t *testing.T) {
-	for _, size := range []uint64{emptyFrom, 1 << 10} {
+	for _, size := range []uint64{trimThreshold, 1 << 10} {
 		x := newFake(t, Options{})
 		c := x.context(t, gpu.ContextOptions{})
 		free := func() (n uint64) {
@@ -31,13 +31,13 @@ func TestFreedMemoryLeavesThePool(t *testing.T) {
 	}
 }
 
-// Where the driver won't have its pool changed, allocations go on.
+// Allocations go on even if the driver refuses changes to its pool.
 func TestNoPool(t *testing.T) {
 	for _, method := range []string{"DeviceGetDefaultMemPool", "MemPoolSetAttribute", "MemPoolTrimTo"} {
 		x := newFake(t, Options{})
 		x.gpu.Fail(method, cuda.ErrNotSupported)
-		c := x.context(t, gpu.ContextOptions{MemoryLimit: emptyFrom + 8<<20})
-		for _, size := range []uint64{emptyFrom, 1 << 10} {
+		c := x.context(t, gpu.ContextOptions{MemoryLimit: trimThreshold + 8<<20})
+		for _, size := range []uint64{trimThreshold, 1 << 10} {
 			if err := c.Free(alloc(t, c, size)); err != nil {
 				t.Fatal(err)
 			}
@@ -48,14 +48,14 @@ func TestNoPool(t *testing.T) {
 	}
 }
 
-// What the driver fails to free is still there, and can be freed.
+// Memory that the driver fails to free still exists, and can be freed.
 func TestFreeThatFails(t *testing.T) {
 	x := newFake(t, Options{})
 	b := &budget{limit: 64 << 20}
 	c := x.context(t, gpu.ContextOptions{Budget: b})
 	p := alloc(t, c, 32<<20)
 	read(t, channelOf(t, c), p, 8)
-	for range 2 { // to be behind both takes a stream more
+	for range 2 { // waiting for both takes another stream
 		if _, err := channelOf(t, c).Launch(kernel(t, c, "hang", 0)); err != nil {
 			t.Fatal(err)
 		}
@@ -69,7 +69,7 @@ func TestFreeThatFails(t *testing.T) {
 	if err := c.Free(p); err != nil {
 		t.Errorf("freed again: %v", err)
 	}
-	x.let()
+	x.unblock()
 	for c.Freed() > 0 {
 		runtime.Gosched()
 	}

@@ -146,7 +146,7 @@ func (c *Context) printed() (all []mark) {
 	defer c.mu.Unlock()
 	lanes := slices.Clone(c.idle)
 	for _, ch := range c.channels {
-		if ch.told.Load() == ch.sent.Load() {
+		if ch.signalled.Load() == ch.sent.Load() {
 			lanes = append(lanes, ch.lane)
 		}
 	}

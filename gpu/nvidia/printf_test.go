@@ -10,7 +10,7 @@ import (
 	"vgpud/gpu/nvidia/cuda/cudatest"
 )
 
-// What kernels print is what the driver writes to standard output, in whole lines.
+// Kernels' output is what the driver writes to standard output, in whole lines.
 func TestPrintf(t *testing.T) {
 	x := newFake(t, Options{CaptureOutput: true})
 	x.gpu.Kernels["add"] = func(*cudatest.Launch) error {
@@ -30,17 +30,17 @@ func TestPrintf(t *testing.T) {
 	if n := x.gpu.Calls("StreamSynchronize") - before; n != 1 {
 		t.Errorf("the driver was asked %d times for the output of one launch", n)
 	}
-	// A kernel that runs is not waited for.
+	// A running kernel is not waited for.
 	if _, err := ch.Launch(kernel(t, c, "hang", 0)); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := c.Printf(100); err != nil || len(got) > 0 {
 		t.Errorf("printed %q, %v", got, err)
 	}
-	x.let()
+	x.unblock()
 }
 
-// More than is kept is dropped, and nobody waits for the reader.
+// Output beyond the limit is dropped, and nobody waits for the reader.
 func TestOutputIsBounded(t *testing.T) {
 	o, err := capture()
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"vgpud/clock"
 )
 
-// The GPU's clock is read now and then, and gone on from; it does not go back where
-// the two drift.
+// The GPU's clock is read at intervals and extrapolated between. It does not go back when the
+// clocks drift apart.
 func TestReadings(t *testing.T) {
 	var host clock.Sim
 	gpu, reads := time.Hour, 0
@@ -42,8 +42,7 @@ func TestReadings(t *testing.T) {
 	}
 }
 
-// An instant that has passed is told from a reading after it as well as from one
-// before.
+// The time of a past instant is derived from a later reading as well as from an earlier one.
 func TestReadingsOfThePast(t *testing.T) {
 	var host clock.Sim
 	host.Advance(time.Minute)

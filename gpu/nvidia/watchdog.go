@@ -94,19 +94,19 @@ func (c *Context) ask() {
 		}
 	}
 	c.mu.Unlock()
-	if len(tails) == 0 && c.owed.bytes.Load() == 0 && !c.pool.full() || !c.heeding.CompareAndSwap(false, true) {
+	if len(tails) == 0 && c.pendingFrees.bytes.Load() == 0 && !c.pool.full() || !c.checking.CompareAndSwap(false, true) {
 		return
 	}
 	c.asleep.Add(1)
 	go func() {
 		defer c.asleep.Add(-1)
-		defer c.heeding.Store(false)
+		defer c.checking.Store(false)
 		for _, e := range tails {
-			if c.heed(e) != nil {
+			if c.checkFault(e) != nil {
 				return // the context has ended
 			}
 		}
-		c.giveOwed()
+		c.settleFrees()
 		c.empty()
 	}()
 }

@@ -30,7 +30,7 @@ type window struct {
 // openWindow makes the context's window. The context works without one too. Nothing of the guest
 // runs yet, and the context is current.
 func (c *Context) openWindow() {
-	if c.d.beneath == nil || c.grip.control == nil {
+	if c.d.kernelClient == nil || c.channelControl.control == nil {
 		return
 	}
 	at, err := c.drv.MemAlloc(windowTakes)
@@ -41,7 +41,7 @@ func (c *Context) openWindow() {
 		}
 		err = errors.Join(err, c.drv.MemFree(at))
 	}
-	c.d.o.Log.Warn("kernels are told to leave by copies, which takes longer", "label", c.o.Label, "err", meaning(err))
+	c.d.o.Log.Warn("kernels are asked to leave by copies, which take longer", "label", c.o.Label, "err", meaning(err))
 }
 
 // mapWindow maps memory and zeroes it. A nonce in the memory identifies the driver's object.
@@ -55,7 +55,7 @@ func (c *Context) mapWindow(p cuda.DevicePtr) (rm.Mapping, error) {
 	); err != nil {
 		return nil, err
 	}
-	m, err := c.grip.control.Window(c.d.o.Kernel, c.d.beneath.GPU(), windowBytes, func(m rm.Mapping) bool {
+	m, err := c.channelControl.control.Window(c.d.o.Kernel, c.d.kernelClient.GPU(), windowBytes, func(m rm.Mapping) bool {
 		there := make([]byte, len(nonce))
 		m.Copy(there, 0)
 		return bytes.Equal(there, nonce)

@@ -14,7 +14,7 @@ import (
 	"vgpud/gpu/nvidia/rm/rmtest"
 )
 
-// windowed is a device whose allocations the driver beneath CUDA has too, and others.
+// windowed returns a device whose allocations exist in the kernel driver too, among others.
 func windowed(t *testing.T) (*fake, *rmtest.Driver, *rmtest.Context) {
 	t.Helper()
 	k := rmtest.New()
@@ -23,7 +23,7 @@ func windowed(t *testing.T) (*fake, *rmtest.Driver, *rmtest.Context) {
 		t.Fatal(err)
 	}
 	x := newFake(t, Options{Kernel: k, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	if x.beneath, err = rm.Open(k, rm.GPU{PCI: rmtest.PCI}); err != nil {
+	if x.kernelClient, err = rm.Open(k, rm.GPU{PCI: rmtest.PCI}); err != nil {
 		t.Fatal(err)
 	}
 	own.AddMemory(make([]byte, 16)) // too small
@@ -35,8 +35,7 @@ func windowed(t *testing.T) (*fake, *rmtest.Driver, *rmtest.Context) {
 	return x, k, own
 }
 
-// What is stored to the window is in the GPU's memory at once, and nowhere once the
-// context is over.
+// A store to the window is in the GPU's memory at once. After the context's end it has no effect.
 func TestWindow(t *testing.T) {
 	x, k, own := windowed(t)
 	before := k.Descriptors()
@@ -87,7 +86,7 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A context whose window can't be had works all the same.
+// A context works without a window.
 func TestContextWithoutWindow(t *testing.T) {
 	for name, spoil := range map[string]func(*fake, *rmtest.Driver){
 		"its object is not found": func(x *fake, _ *rmtest.Driver) { x.gpu.OnAlloc = nil },

@@ -26,7 +26,7 @@ const (
 	us  = time.Microsecond
 )
 
-// host is a root with one GPU whose registers the test writes.
+// host returns a root with one GPU whose registers the test writes.
 func host(t *testing.T) (fs.FS, nvreg.File) {
 	t.Helper()
 	dir := t.TempDir()
@@ -58,8 +58,8 @@ func host(t *testing.T) (fs.FS, nvreg.File) {
 	return os.DirFS(dir), file
 }
 
-// TestTraces replays each trace into the registers while the sampler's meter reads
-// them, and compares what it says with what the trace says.
+// TestTraces replays each trace into the registers while the sampler's meter reads them, and
+// compares the meter with the trace.
 func TestTraces(t *testing.T) {
 	if *update {
 		if err := writeTraces(); err != nil {
@@ -152,7 +152,7 @@ func watch(source *accounting.Registers, p *player) (phase accounting.Phase, err
 	return phase, nil
 }
 
-// refusing is a root whose registers can't be had.
+// refusing is a root whose registers can't be opened.
 type refusing struct {
 	fs.FS
 	err error
@@ -165,7 +165,7 @@ func (r refusing) Open(name string) (fs.File, error) {
 	return r.FS.Open(name)
 }
 
-// TestRefusalsAreExplained: who reads the error knows why, and what to do.
+// TestRefusalsAreExplained checks that errors give the reason and advice.
 func TestRefusalsAreExplained(t *testing.T) {
 	locked := fstest.MapFS{"sys/kernel/security/lockdown": {Data: []byte("none [integrity] confidentiality\n")}}
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 		{refusing{locked, unix.EACCES}, []string{"as root", "source: events"}},
 		{refusing{locked, unix.EINVAL}, []string{"iomem=relaxed"}},
 		{locked, []string{pci, "no such device"}},
-		{fstest.MapFS{"sys/bus/pci/devices/" + pci + "/resource0": {}}, []string{"unsupported"}}, // no file of the host's
+		{fstest.MapFS{"sys/bus/pci/devices/" + pci + "/resource0": {}}, []string{"unsupported"}}, // not a file of the host
 	} {
 		_, err := bar0.Open(c.root, pci)
 		for _, want := range c.want {
@@ -188,7 +188,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 	}
 }
 
-// TestNotARegisterSpace: a BAR of no size, as of a GPU that lost its power.
+// TestNotARegisterSpace maps a BAR of size 0, as of a GPU without power.
 func TestNotARegisterSpace(t *testing.T) {
 	dir := t.TempDir()
 	device := filepath.Join(dir, "sys/bus/pci/devices", pci)

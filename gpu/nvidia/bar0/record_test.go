@@ -43,9 +43,9 @@ again:
 }
 `
 
-// loads are what the guests of the recording have the GPU do: so many kernels, of so
-// many rounds each, are queued from the start, no more than a channel has room for; and
-// the lonely ones come each after the one before has ended, when nobody else has work.
+// loads are the kernels of the recording's guests: so many, of so many rounds each, queued from the
+// start, within a channel's capacity. Each lonely kernel runs after the one before has ended, when
+// no other guest has work.
 var loads = []struct {
 	label          string
 	rounds         uint32
@@ -58,18 +58,18 @@ var loads = []struct {
 }
 
 const (
-	// polledWell is how much of a recording may lie in gaps between two looks at the
-	// registers, and longestGap how long one may be: what changes there and back within
-	// one is not seen. A look takes some 50 ns; the soft GPU's own thread makes gaps.
+	// polledWell bounds the part of a recording that lies in gaps between two polls of the
+	// registers, and longestGap a single gap: a change and its reversal within a gap go unseen. A
+	// poll takes about 50 ns; the soft GPU's own thread causes gaps.
 	polledWell = 0.05
 	longestGap = 500 * us
-	// gap is what counts as one.
+	// gap is the least time that counts as a gap.
 	gap   = 20 * us
 	tries = 200
 )
 
-// TestRecord records a soft GPU's registers, where it is told to. A recording that the
-// host's load has put holes into is thrown away, whatever is in it.
+// TestRecord records a soft GPU's registers if the flag is set. It discards a recording with gaps
+// caused by the host's load, whatever its contents.
 func TestRecord(t *testing.T) {
 	if !*recordFlag {
 		t.Skip("the trace is there: -record makes it anew")
@@ -97,8 +97,8 @@ func TestRecord(t *testing.T) {
 	t.Fatalf("in none of %d recordings were the registers looked at without a break: this host is too busy", tries)
 }
 
-// record has a soft GPU do the loads and looks at its registers meanwhile. busy is the
-// GPU's own account, as lines of a trace.
+// record runs the loads on a soft GPU and polls its registers meanwhile. busy is the GPU's own
+// accounting, as lines of a trace.
 func record(ctx context.Context) (_ *recorder, busy string, err error) {
 	d, err := soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Machine: machine.Config{Mode: machine.Slices}})
 	if err != nil {
@@ -149,7 +149,7 @@ func record(ctx context.Context) (_ *recorder, busy string, err error) {
 	return r, busy, nil
 }
 
-// guest is one of the recording's.
+// guest is one of the recording's guests.
 type guest struct {
 	ctx  gpu.Context
 	f    gpu.Function
@@ -157,7 +157,7 @@ type guest struct {
 	last gpu.Fence
 }
 
-// newGuest makes a context that is suspended, and queues its load.
+// newGuest makes a suspended context and queues its load.
 func newGuest(ctx context.Context, d *soft.Device, i int) (*guest, error) {
 	l := loads[i]
 	c, err := d.NewContext(ctx, gpu.ContextOptions{Label: l.label})
@@ -192,7 +192,7 @@ func (g *guest) launch(rounds uint32) (err error) {
 	return err
 }
 
-// recorder looks at the registers that accounting reads, and notes what changed.
+// recorder polls the registers that accounting reads, and records changes.
 type recorder struct {
 	mem   []byte
 	space nvreg.Space
@@ -221,15 +221,15 @@ func newRecorder(d *soft.Device) (*recorder, error) {
 	return r, nil
 }
 
-// while records until work has returned. It asks for a processor of its own.
+// while records until work has returned. It needs a processor of its own.
 func (r *recorder) while(work func() error) error {
 	var over atomic.Bool
 	recorded := make(chan struct{})
 	started := make(chan struct{})
 	go func() {
 		defer close(recorded)
-		runtime.LockOSThread() // and ends with its priority
-		// Below the soft GPU's own thread. Without the right to it there are gaps.
+		runtime.LockOSThread() // it ends with its priority
+		// Below the soft GPU's own thread. Without permission there are gaps.
 		_ = unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_FIFO, Priority: 10}, 0)
 		r.begin()
 		close(started)
@@ -252,7 +252,7 @@ func (r *recorder) while(work func() error) error {
 	return err
 }
 
-// begin notes what stands still, and what changes as it is.
+// begin records the constant registers, and the initial values of the others.
 func (r *recorder) begin() {
 	r.begun = clock.Real{}.Now()
 	r.note(0, pmcBoot0)
@@ -264,7 +264,7 @@ func (r *recorder) begin() {
 	r.changed(0)
 }
 
-// look notes a status that changed.
+// look records a changed status.
 func (r *recorder) look(now time.Duration) {
 	r.looks++
 	if uint32(r.list.Status(r.space)) != r.seen[r.list.StatusOffset()] {
@@ -272,7 +272,7 @@ func (r *recorder) look(now time.Duration) {
 	}
 }
 
-// changed notes the registers that change, the status last as the soft GPU writes it.
+// changed records the changing registers, the status last as the soft GPU writes it.
 func (r *recorder) changed(at time.Duration) {
 	r.note(at, nvreg.PTimerTime1)
 	r.note(at, nvreg.PTimerTime0)
@@ -283,7 +283,7 @@ func (r *recorder) changed(at time.Duration) {
 	r.note(at, r.list.StatusOffset())
 }
 
-// note writes a register down that is not what it was.
+// note writes down a register with a new value.
 func (r *recorder) note(at time.Duration, off uint32) {
 	v := r.space.Load(off)
 	if was, ok := r.seen[off]; ok && was == v {

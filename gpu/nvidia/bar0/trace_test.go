@@ -14,10 +14,10 @@ import (
 	"vgpud/accounting/nvreg"
 )
 
-// trace is what a GPU's registers held over some time: a file of lines, each a time
-// in nanoseconds, an offset and a value in hexadecimal; or "busy group nanoseconds",
-// "gone" or "refused words" for what is to be read out of it; or a comment. One that
-// has PTIMER's words is of a soft GPU, whose PTIMER stands still between two changes.
+// trace is a recording of a GPU's registers: a file of lines. A line is a time in nanoseconds, an
+// offset and a value in hexadecimal; or an expected result, "busy group nanoseconds", "gone" or
+// "refused words"; or a comment. A trace with PTIMER's words is of a soft GPU, whose PTIMER stands
+// still between two changes.
 type trace struct {
 	writes  []write
 	length  time.Duration
@@ -73,8 +73,7 @@ func readTrace(name string) (*trace, error) {
 	return tr, lines.Err()
 }
 
-// player replays a trace into registers, by a clock that goes on each time that it
-// is read.
+// player replays a trace into registers, by a clock that advances with each reading.
 type player struct {
 	trace *trace
 	file  nvreg.File
@@ -84,7 +83,7 @@ type player struct {
 
 const (
 	readingTakes = 250 * time.Nanosecond
-	// boot is what PTIMER is ahead of the host's clock, in one that ticks.
+	// boot is the offset of PTIMER from the host's clock in a trace with a running PTIMER.
 	boot = 37 * time.Hour
 )
 
@@ -111,8 +110,8 @@ func (p *player) until(t time.Duration) {
 	}
 }
 
-// The layout by the public register manuals, apart from package nvreg's: a mistake
-// in one of the two shows.
+// The layout from the public register manuals, separate from package nvreg's, so that a mistake in
+// either of them shows.
 const (
 	pmcBoot0    = 0x000000
 	ptopCfg     = 0x0224fc
@@ -137,8 +136,8 @@ func (g *generator) write(off, value uint32) {
 	fmt.Fprintf(&g.b, "%d %06x %08x\n", g.now.Nanoseconds(), off, value)
 }
 
-// begin writes what stands still: a GPU of an architecture with a device table of a
-// copy engine, with rows that are invalid between, and the graphics engine.
+// begin writes the constant registers: those of a GPU of an architecture, whose device table has a
+// copy engine, the graphics engine, and invalid rows in between.
 func (g *generator) begin(what string, architecture uint32) {
 	fmt.Fprintf(&g.b, "# %s\n", what)
 	g.write(pmcBoot0, architecture<<24|0x0a1)
@@ -156,14 +155,14 @@ func (g *generator) begin(what string, architecture uint32) {
 	g.write(status0, 0)
 }
 
-// status has the engine show a status for a while.
+// status makes the engine show a status for a while.
 func (g *generator) status(value uint32, d time.Duration) {
 	g.write(status0, value)
 	g.now += d
 }
 
-// turn has a group come on the engine, execute, and idle there, with the group
-// before it, from, put away.
+// turn has a group switch onto the engine, execute, and idle there, after the group before it,
+// from, was switched off.
 func (g *generator) turn(from, to int, executes, idles time.Duration) {
 	if from != to {
 		g.status(busyBit|change|uint32(from)|uint32(to)<<16, 4*us)

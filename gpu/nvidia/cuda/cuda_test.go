@@ -9,8 +9,8 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// zeroes is a library whose every function is C's labs, so that a call whose first
-// argument is 0 succeeds: the way of a call without a driver.
+// zeroes returns a library in which every function is C's labs, so that a call whose first argument
+// is 0 succeeds. It tests the call path without a driver.
 func zeroes(t testing.TB) *Library {
 	t.Helper()
 	libc, err := purego.Dlopen("libc.so.6", purego.RTLD_NOW)
@@ -28,7 +28,7 @@ func zeroes(t testing.TB) *Library {
 	return &l
 }
 
-// hotPath is what a launch and its end take.
+// hotPath makes the calls of a launch and its end.
 func hotPath(t testing.TB, l *Library, a *Args) {
 	notReady := Event(ErrNotReady)
 	for _, err := range []error{
@@ -69,7 +69,7 @@ func BenchmarkLaunchKernel(b *testing.B) {
 
 func TestResultsAreErrors(t *testing.T) {
 	l := zeroes(t)
-	err := l.CtxDestroy(700) // labs answers its argument
+	err := l.CtxDestroy(700) // labs returns its argument
 	if e, ok := errors.AsType[Error](err); !ok || e != ErrIllegalAddress || !e.Sticky() || e.Lost() {
 		t.Errorf("%v", err)
 	}
@@ -84,7 +84,7 @@ func TestResultsAreErrors(t *testing.T) {
 	}
 }
 
-// Sizes are cuda.h's, of 64 bits.
+// The sizes are cuda.h's, for 64 bits.
 func TestLayouts(t *testing.T) {
 	if n := unsafe.Sizeof(Memcpy3D{}); n != 200 {
 		t.Errorf("CUDA_MEMCPY3D has %d bytes, want 200", n)
@@ -101,7 +101,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// A host without the driver is told what to install; one with it has everything.
+// On a host without the driver the error says what to install; a host with it has every function.
 func TestOpen(t *testing.T) {
 	l, err := Open()
 	if err != nil {

@@ -40,9 +40,9 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// silence is the longest time without a message, beyond the sampling interval: querying a GPU in
+// silenceLimit is the longest time without a message, beyond the sampling interval: querying a GPU in
 // trouble takes the library many seconds.
-const silence = 30 * time.Second
+const silenceLimit = 30 * time.Second
 
 // Watch runs the program until ctx ends and passes its messages to f, from one goroutine. A message
 // with an Error gives the reason for an interruption. Watch restarts the program when it exits, but
@@ -108,7 +108,7 @@ func (o *Options) once(ctx context.Context, program string, f func(Message)) (sa
 
 // listen stops a program that has been silent for too long. It runs until ctx ends.
 func (o *Options) listen(ctx context.Context, heard *atomic.Int64, giveUp func(error)) {
-	limit := silence + o.Every
+	limit := silenceLimit + o.Every
 	for {
 		until := time.Duration(heard.Load()) + limit
 		if o.Clock.WaitUntil(ctx, until) != nil {

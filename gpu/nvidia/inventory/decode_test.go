@@ -71,8 +71,8 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestAnH100 reads what the program said of an H100 under driver 580.159.04, idle
-// again after other work, with another UUID than its own.
+// TestAnH100 reads the program's output for an H100 under driver 580.159.04, idle again after other
+// work, with its UUID changed.
 func TestAnH100(t *testing.T) {
 	f, err := os.Open("testdata/h100-580.159.04.jsonl")
 	if err != nil {
@@ -111,8 +111,8 @@ func TestAnH100(t *testing.T) {
 	}
 }
 
-// FuzzDecode: whatever comes, what is decoded is bounded, and encoded and decoded
-// again is the same.
+// FuzzDecode checks that the result for any line is bounded, and stays the same when encoded and
+// decoded again.
 func FuzzDecode(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.jsonl")
 	if err != nil {
@@ -176,7 +176,7 @@ func TestHealth(t *testing.T) {
 	}
 	problem("")
 
-	// The driver wants nothing done: the table's word holds for two samples.
+	// The driver wants nothing done: the table's verdict holds for two samples.
 	h.Xid(120)
 	problem("Xid 120: the GPU's system processor (GSP) failed: stop vgpud")
 	h.Sample(fine)
@@ -186,14 +186,14 @@ func TestHealth(t *testing.T) {
 	h.Sample(fine)
 	problem("")
 
-	// Of this one the driver says nothing.
+	// For this one the driver reports nothing.
 	h.Xid(119)
 	for range 5 {
 		h.Sample(fine)
 	}
 	problem("Xid 119")
 
-	// A driver that does not say leaves the table's word as it is.
+	// A driver without recoveries leaves the table's verdict.
 	h.Xid(79)
 	for range 5 {
 		h.Sample(Sample{})
@@ -239,8 +239,8 @@ func TestXids(t *testing.T) {
 	}
 }
 
-// TestXidsAreDocumented: an operator finds in docs/operations.md what each error means
-// that there is something to do about.
+// TestXidsAreDocumented checks that docs/operations.md explains each error that needs an operator's
+// action.
 func TestXidsAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/operations.md")
 	if err != nil {

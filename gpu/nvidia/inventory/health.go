@@ -39,9 +39,9 @@ func (h *Health) Xid(number uint64) Xid {
 	return x
 }
 
-// absolving is the number of samples in a row without a recovery action that overrule an error that
+// overrulingSamples is the number of samples in a row without a recovery action that overrule an error that
 // should have made the GPU unusable. The first may be older than the error.
-const absolving = 2
+const overrulingSamples = 2
 
 // Sample records a sample.
 func (h *Health) Sample(s Sample) {
@@ -54,7 +54,7 @@ func (h *Health) Sample(s Sample) {
 		return
 	}
 	// The driver knows better than a table which contexts it could save.
-	if h.sound++; h.sound >= absolving {
+	if h.sound++; h.sound >= overrulingSamples {
 		h.ended = nil
 	}
 }

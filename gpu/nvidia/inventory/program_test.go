@@ -18,7 +18,7 @@ import (
 	"vgpud/clock"
 )
 
-// roleVariable has this binary be vgpu-nvml, and says how it behaves.
+// roleVariable makes this binary act as vgpu-nvml, and selects its behaviour.
 const roleVariable = "VGPUD_TEST_NVML"
 
 func TestMain(m *testing.M) {
@@ -55,16 +55,15 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// hang stays in the kernel, as a library does that is stuck. Without any goroutine
-// that could go on, Go's runtime would end the program.
+// hang blocks in the kernel, like a stuck library. Without any runnable goroutine Go's runtime
+// would end the program.
 func hang() {
 	for {
 		_ = unix.Pause() // until a signal, which changes nothing
 	}
 }
 
-// fake is a library with one GPU, on which there are errors, and then the driver's
-// end.
+// fake is a library with one GPU that reports errors, and then the driver's end.
 type fake struct {
 	errors []uint64
 	closed atomic.Bool
@@ -136,14 +135,14 @@ func TestProgramsThatSayNothing(t *testing.T) {
 	})
 }
 
-// TestWatchStartsAgain has the program end after two errors of a GPU, and holds
-// what it said in each of its lives.
+// TestWatchStartsAgain has the program exit after two errors of a GPU, and checks its messages in
+// each run.
 func TestWatchStartsAgain(t *testing.T) {
 	t.Setenv(roleVariable, "fine")
 	var sim clock.Sim
 	ctx, cancel := context.WithCancel(t.Context())
 	var said []string
-	lives, over := 0, make(chan struct{}) // closed at the first one's end
+	lives, over := 0, make(chan struct{}) // closed at the end of the first
 	done := make(chan error, 1)
 	go func() {
 		done <- Watch(ctx, Options{Clock: &sim, Log: slog.New(slog.DiscardHandler), Program: os.Args[0], Every: time.Minute}, func(m Message) {
@@ -163,7 +162,7 @@ func TestWatchStartsAgain(t *testing.T) {
 		})
 	}()
 	<-over
-	sim.AwaitWaiters(1) // it pauses
+	sim.AwaitWaiters(1) // Watch pauses
 	sim.Advance(firstPause)
 	if err := <-done; err != nil {
 		t.Fatal(err)
@@ -174,7 +173,7 @@ func TestWatchStartsAgain(t *testing.T) {
 	}
 }
 
-// TestEndOfAProgramThatHasEnded is none's fault: its input is closed with it.
+// TestEndOfAProgramThatHasEnded checks that this is no error: the program's exit closes its input.
 func TestEndOfAProgramThatHasEnded(t *testing.T) {
 	t.Setenv(roleVariable, "dies")
 	cmd := exec.Command(os.Args[0], "--once")
@@ -192,7 +191,8 @@ func TestEndOfAProgramThatHasEnded(t *testing.T) {
 	}
 }
 
-// TestWatchGivesUpAProgramThatFallsSilent, in the library perhaps.
+// TestWatchGivesUpAProgramThatFallsSilent checks this for a program that may be stuck in the
+// library.
 func TestWatchGivesUpAProgramThatFallsSilent(t *testing.T) {
 	t.Setenv(roleVariable, "falls silent")
 	var sim clock.Sim
@@ -206,7 +206,7 @@ func TestWatchGivesUpAProgramThatFallsSilent(t *testing.T) {
 		t.Fatalf("%+v", m)
 	}
 	sim.AwaitWaiters(1)
-	sim.Advance(silence + DefaultEvery)
+	sim.Advance(silenceLimit + DefaultEvery)
 	if m := <-said; m.Error == nil || m.Error.Text != "vgpu-nvml said nothing for 35s" {
 		t.Errorf("%+v", m.Error)
 	}
@@ -224,7 +224,7 @@ func TestWatchGivesUpWhereThereIsNoLibrary(t *testing.T) {
 	}
 }
 
-// TestServeEndsWithItsInput: nobody is left behind whose starter is gone.
+// TestServeEndsWithItsInput checks that no program outlives its parent process.
 func TestServeEndsWithItsInput(t *testing.T) {
 	l := &quietLibrary{}
 	var out strings.Builder

@@ -6,30 +6,30 @@ import (
 )
 
 // A brief call takes some microseconds, and up to a millisecond if it waits for the driver's locks.
-// After one that took briefly or longer, the next wariness calls are made the normal way.
+// After one that took briefly or longer, the next distrustCalls calls are made the normal way.
 const (
-	briefly  = 2 * time.Millisecond
-	wariness = 1000
+	briefly       = 2 * time.Millisecond
+	distrustCalls = 1000
 )
 
-// brevity reports whether a node's brief calls have been brief lately. While Go's scheduler is not
+// briefCalls reports whether a node's brief calls have been brief lately. While Go's scheduler is not
 // notified of a call, a garbage collection that begins meanwhile stops the process until the call
-// returns. That may happen once in wariness calls while a GPU or its driver fails, for the duration
+// returns. That may happen once in distrustCalls calls while a GPU or its driver fails, for the duration
 // of that call. It is safe for concurrent use.
-type brevity struct{ wary atomic.Int32 }
+type briefCalls struct{ distrusted atomic.Int32 }
 
 // trusted reports whether the next call may bypass the scheduler.
-func (b *brevity) trusted() bool {
-	if b.wary.Load() <= 0 {
+func (b *briefCalls) trusted() bool {
+	if b.distrusted.Load() <= 0 {
 		return true
 	}
-	b.wary.Add(-1)
+	b.distrusted.Add(-1)
 	return false
 }
 
 // took records the duration of a call.
-func (b *brevity) took(d time.Duration) {
+func (b *briefCalls) took(d time.Duration) {
 	if d >= briefly {
-		b.wary.Store(wariness)
+		b.distrusted.Store(distrustCalls)
 	}
 }

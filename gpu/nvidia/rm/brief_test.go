@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// TestBrevity: after a call that was not brief the next ones are made like any other, and
-// then brief ones again.
-func TestBrevity(t *testing.T) {
-	var b brevity
+// TestBriefCalls checks that calls after a slow one are made the normal way, and later ones briefly
+// again.
+func TestBriefCalls(t *testing.T) {
+	var b briefCalls
 	for range 10 {
 		if !b.trusted() {
 			t.Fatal("not trusted from the start")
@@ -17,7 +17,7 @@ func TestBrevity(t *testing.T) {
 	}
 	for range 2 {
 		b.took(briefly)
-		for i := range wariness {
+		for i := range distrustCalls {
 			if b.trusted() {
 				t.Fatalf("trusted after %d calls", i)
 			}

@@ -44,8 +44,8 @@ type Events struct {
 	buffer          abi.Handle
 	header, records Mapping
 	n               uint32
-	// get is the next record to read, and told the read position last reported to the driver.
-	get, told uint32
+	// get is the next record to read, and reported the read position last reported to the driver.
+	get, reported uint32
 	// dropped is the number of losses reported to the caller. gap is the position of losses that
 	// were seen and not reported yet.
 	dropped uint64
@@ -57,7 +57,7 @@ type Events struct {
 // processes of the contexts. The caller must close it before the client.
 func (c *Client) Events() (*Events, error) {
 	if !c.kernel.Admin() {
-		return nil, fmt.Errorf("read the GPU's record of context switches: this process lacks CAP_SYS_ADMIN, and would not be told whose they are: %w", unix.EPERM)
+		return nil, fmt.Errorf("read the GPU's record of context switches: this process lacks CAP_SYS_ADMIN, and would not see whose they are: %w", unix.EPERM)
 	}
 	e := &Events{c: c, call: caller{node: c.call.node, client: c.call.client}, n: eventRecords}
 	if err := e.open(); err != nil {
@@ -151,10 +151,10 @@ func (e *Events) take(buf []Switch, end uint32) (n int, err error) {
 	}
 	e.get = get
 	// With enough room left, the driver need not know every step.
-	if (get-e.told+e.n)%e.n < e.n/4 && !e.gapped {
+	if (get-e.reported+e.n)%e.n < e.n/4 && !e.gapped {
 		return n, nil
 	}
-	e.told = get
+	e.reported = get
 	return n, e.call.brief("move in an event buffer", e.buffer, abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET, &abi.NV_EVENT_BUFFER_CTRL_CMD_UPDATE_GET_PARAMS{Record: get})
 }
 

@@ -16,23 +16,22 @@ import (
 	"vgpud/gpu/nvidia/rm"
 )
 
-// What the record of context switches costs: the GPU for each switch, and the host for
-// each record. The driver looks among all channels for those of a record, so that
-// matters how many there are.
+// The cost of the record of context switches: of each switch for the GPU, and of each record for
+// the host. The driver searches all channels for those of a record, so their number matters.
 
-// recording is who reads the record.
+// recording is a way to read the record.
 type recording int
 
 const (
-	unrecorded recording = iota // nobody has asked for it
+	unrecorded recording = iota // nobody has opened it
 	unread                      // the driver's own timer moves the records
-	read20                      // each 20 ms, as the daemon does
+	read20                      // every 20 ms, as the daemon does
 	read40
 )
 
 var recordings = [...]string{"off", "unread", "20 ms", "40 ms"}
 
-// recordCost is what a window came to.
+// recordCost is the cost in one window.
 type recordCost struct {
 	kernels, switches int
 	took              time.Duration
@@ -40,8 +39,8 @@ type recordCost struct {
 	away              []time.Duration
 }
 
-// TestHardwareRecordCosts has processes wait for kernels of some 10 µs, so that the GPU
-// does hardly anything but switch.
+// TestHardwareRecordCosts has processes wait for kernels of about 10 µs, so that the GPU does
+// little but switch.
 func TestHardwareRecordCosts(t *testing.T) {
 	c := hardware(t)
 	administrator(t)
@@ -66,11 +65,11 @@ func TestHardwareRecordCosts(t *testing.T) {
 	}
 }
 
-// crowd starts n workers that look for their kernels' ends.
+// crowd starts n workers that poll for their kernels' ends.
 func crowd(t *testing.T, n, connections int) (workers []*worker) {
 	t.Helper()
 	for len(workers) < n {
-		// A few at once: each looks for its own among the newest clients.
+		// A few at a time: each searches the newest clients for its own.
 		some := make([]*worker, min(4, n-len(workers)))
 		for i := range some {
 			some[i] = startWorker(t, workerEnv+"="+spins, fmt.Sprintf("CUDA_DEVICE_MAX_CONNECTIONS=%d", connections))
@@ -83,7 +82,7 @@ func crowd(t *testing.T, n, connections int) (workers []*worker) {
 	return workers
 }
 
-// controlCost is what it takes to disable a context, and to enable it.
+// controlCost measures the time to disable a context and to enable it.
 func controlCost(t *testing.T, w *worker, connections int) {
 	ctl := w.control(rm.ControlOptions{})
 	defer ctl.Close()
@@ -221,7 +220,7 @@ func recorded(t *testing.T, c *rm.Client, workers []*worker, r recording) (k rec
 	return k
 }
 
-// threadTime is what this thread has used.
+// threadTime returns the processor time of this thread.
 func threadTime(t *testing.T) time.Duration {
 	t.Helper()
 	var ts unix.Timespec
@@ -231,7 +230,7 @@ func threadTime(t *testing.T) time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// driverThreads are the driver's own threads in the kernel.
+// driverThreads returns the driver's own kernel threads.
 func driverThreads() (dirs []string) {
 	names, _ := filepath.Glob("/proc/[0-9]*/comm")
 	for _, f := range names {
@@ -242,7 +241,7 @@ func driverThreads() (dirs []string) {
 	return dirs
 }
 
-// driverTime is what the driver's threads have used.
+// driverTime returns the processor time of the driver's threads.
 func driverTime(t *testing.T) (sum time.Duration) {
 	t.Helper()
 	for _, d := range driverThreads() {

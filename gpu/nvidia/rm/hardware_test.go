@@ -18,7 +18,7 @@ import (
 // endless is more rounds than any test waits for: some minutes.
 const endless = 10_000_000
 
-// hardware skips the test where there is no GPU of NVIDIA's, and opens it.
+// hardware opens the NVIDIA GPU, or skips the test if there is none.
 func hardware(t *testing.T) *rm.Client {
 	t.Helper()
 	if _, err := os.Stat("/dev/" + rm.ControlNode); err != nil {
@@ -32,7 +32,7 @@ func hardware(t *testing.T) *rm.Client {
 	return c
 }
 
-// administrator skips the test for others.
+// administrator skips the test without administrator's rights.
 func administrator(t *testing.T) {
 	t.Helper()
 	if !(rm.Linux{}).Admin() {
@@ -50,14 +50,14 @@ func now(t *testing.T, c *rm.Client) time.Duration {
 	return at
 }
 
-// spread is the median, least and most of some times, in microseconds.
+// spread returns the median, least and greatest of some times, in microseconds.
 func spread(d []time.Duration) []float64 {
 	slices.Sort(d)
 	us := func(d time.Duration) float64 { return float64(d) / 1e3 }
 	return []float64{us(d[len(d)/2]), us(d[0]), us(d[len(d)-1])}
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time of this process.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u unix.Rusage
@@ -151,7 +151,7 @@ func disablesInMidKernel(t *testing.T, opt rm.ControlOptions) {
 		stopped = append(stopped, newest-at)
 		at = now(t, c)
 		first := make(chan time.Duration)
-		go func() { // looks while the call is made
+		go func() { // polls while the call is made
 			for {
 				if _, step := w.progress(); step > at {
 					first <- step - at
@@ -186,8 +186,8 @@ func TestHardwareWorkWaitsWhileDisabled(t *testing.T) {
 	if err := ctl.Disable(); err != nil {
 		t.Fatal(err)
 	}
-	// The worker undoes it through its own descriptor, as an executor does whose
-	// daemon went away.
+	// The worker reverts it through its own descriptor, as an executor does after its daemon has
+	// exited.
 	w.do("run 1 10")
 	if _, err := w.try(time.Second/2, "wait"); err == nil {
 		t.Error("a kernel ended while its channel was disabled")
@@ -206,8 +206,8 @@ func TestHardwareWorkWaitsWhileDisabled(t *testing.T) {
 	w.do("wait")
 }
 
-// TestHardwareEndsAfterControl ends contexts that were controlled, idle ones and such as
-// have worked, alone and beside a process that keeps the GPU busy.
+// TestHardwareEndsAfterControl ends contexts that were controlled, idle and after work, alone and
+// beside a process that keeps the GPU busy.
 func TestHardwareEndsAfterControl(t *testing.T) {
 	hardware(t)
 	for _, beside := range []bool{false, true} {
@@ -365,8 +365,8 @@ func TestHardwareRecordsSwitches(t *testing.T) {
 	}
 }
 
-// TestHardwareRecordsForSeveral has several readers of the record, of which one closes it
-// and one is killed. The others go on.
+// TestHardwareRecordsForSeveral has several readers of the record, one of which closes it and one
+// of which is killed. The others go on.
 func TestHardwareRecordsForSeveral(t *testing.T) {
 	c := hardware(t)
 	administrator(t)
@@ -415,7 +415,7 @@ func TestHardwareRecordsForSeveral(t *testing.T) {
 	}
 }
 
-// TestHardwareKilledWhileDisabled comes last: nobody promises what it finds.
+// TestHardwareKilledWhileDisabled runs last, because the GPU's state after it is not guaranteed.
 func TestHardwareKilledWhileDisabled(t *testing.T) {
 	hardware(t)
 	other := newWorker(t)

@@ -91,10 +91,10 @@ func isControl(fd int) error {
 
 type node struct {
 	f     *os.File
-	brief *brevity
+	brief *briefCalls
 }
 
-func newNode(f *os.File) node { return node{f, new(brevity)} }
+func newNode(f *os.File) node { return node{f, new(briefCalls)} }
 
 func (n node) Ioctl(nr uint8, arg, params []byte) error {
 	return passing(arg, params, func() unix.Errno {

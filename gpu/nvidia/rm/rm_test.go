@@ -14,7 +14,7 @@ import (
 	"vgpud/gpu/nvidia/rm/rmtest"
 )
 
-// context makes a context of this process's in d.
+// context makes a context of this process in d.
 func context(t *testing.T, d *rmtest.Driver, channels int) *rmtest.Context {
 	t.Helper()
 	x, err := d.NewContext(channels, true)
@@ -41,7 +41,7 @@ func control(t *testing.T, d *rmtest.Driver, opt rm.ControlOptions) *rm.Control 
 
 func TestFindOwn(t *testing.T) {
 	d := rmtest.New()
-	if _, err := d.NewContext(8, false); err != nil { // somebody else's
+	if _, err := d.NewContext(8, false); err != nil { // another process's
 		t.Fatal(err)
 	}
 	x := context(t, d, 8)
@@ -95,7 +95,7 @@ func TestControlDisablesEveryChannelOnce(t *testing.T) {
 		if least, most := x.Disabled(); least != 1 || most != 1 {
 			t.Errorf("%d channels: disabled %d to %d times, want once", channels, least, most)
 		}
-		for range 2 { // one too many is harmless
+		for range 2 { // an extra one is harmless
 			if err := c.Enable(); err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestControlTakesBackHalfADisable(t *testing.T) {
 	}
 }
 
-// failing is a node whose call of a command fails, after so many.
+// failing is a node on which a command fails after a number of calls.
 type failing struct {
 	rm.Node
 	command abi.Command
@@ -284,7 +284,7 @@ func TestEvents(t *testing.T) {
 	d.Switch(100, 7, true)
 	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: 9, Tag: abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_START, PID: 7, Clock: 150})              // of another type
 	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: abi.EventTypeFECS, Tag: 0xff, PID: 7, Clock: 160})                                        // without a time
-	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: abi.EventTypeFECS, Tag: abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END, Clock: 1<<63 + 12}) // with an absurd one
+	d.Record(abi.NV_EVENT_BUFFER_FECS_RECORD_V2{Type: abi.EventTypeFECS, Tag: abi.NV_EVENT_BUFFER_FECS_CTXSWTAG_SIMPLE_END, Clock: 1<<63 + 12}) // with an invalid one
 	d.Switch(200, 7, false)
 	d.Switch(300, abi.KernelPID, true)
 	n, err := e.Read(buf)
@@ -294,8 +294,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsGoRound reads more records than the buffer has places, in bites of another
-// length, and gets each once and in order.
+// TestEventsGoRound reads more records than the buffer holds, in chunks of another length, and gets
+// each once and in order.
 func TestEventsGoRound(t *testing.T) {
 	d := rmtest.New()
 	e := events(t, d)
@@ -318,8 +318,8 @@ func TestEventsGoRound(t *testing.T) {
 	}
 }
 
-// TestEventsTellOfLoss: the reader is away for longer than the buffer lasts; it hears of
-// the loss after the records before it and before those after it.
+// TestEventsTellOfLoss has the reader stay away until the buffer overflows. The loss is reported
+// after the records before it and before those after it.
 func TestEventsTellOfLoss(t *testing.T) {
 	const kept = 8191
 	d := rmtest.New()

@@ -21,23 +21,22 @@ import (
 	"vgpud/gpu/nvidia/rm"
 )
 
-// The tests on a GPU have processes with CUDA contexts to look at: this test's own
-// program, started with workerEnv set. A worker tells its handles and passes its
-// descriptor of the driver over a socket, and shows its kernels' progress in a page.
+// The tests on a GPU need processes with CUDA contexts: this test's own program, started with
+// workerEnv set. A worker sends its handles and its descriptor of the driver over a socket, and
+// shows its kernels' progress in a shared page.
 
 const workerEnv = "VGPUD_RM_WORKER"
 
-// spins is workerEnv's value for a worker that looks for its kernels' ends instead of
-// sleeping.
+// spins is workerEnv's value for a worker that polls for its kernels' ends instead of sleeping.
 const spins = "spins"
 
-// What a worker's kernels are: enough blocks to fill an H100, a line of the page each.
+// A worker's kernels have enough blocks to fill an H100, with a line of the page each.
 const (
 	blocks     = 264
 	threads    = 1024
 	line       = 128
 	pageBytes  = (blocks + 1) * line
-	roundInner = 200 // some 10 µs a round
+	roundInner = 200 // about 10 µs per round
 )
 
 // spin counts rounds of integer work in each block's line, with the time of the last.
@@ -101,12 +100,12 @@ func TestMain(m *testing.M) {
 // hello is a worker's first message.
 type hello struct {
 	rm.Objects
-	Found       time.Duration // how long FindOwn took
+	Found       time.Duration // the duration of FindOwn
 	Group       uint16        // hardware id
 	Descriptors int
 }
 
-// work is the worker's life. It ends with its socket.
+// work runs a worker until its socket is closed.
 func work() error {
 	runtime.LockOSThread()
 	sock, err := socketOf(os.NewFile(3, "socket"))
@@ -197,7 +196,7 @@ func work() error {
 	}
 }
 
-// command does what the test asks of a worker.
+// command executes a command that the test sent to a worker.
 func command(l *cuda.Library, ctx cuda.Context, f cuda.Function, s cuda.Stream, c *rm.Control, args *cuda.Args, page []byte, line string) (string, error) {
 	var name string
 	var a, b int
@@ -251,7 +250,7 @@ func command(l *cuda.Library, ctx cuda.Context, f cuda.Function, s cuda.Stream, 
 	return "", errors.New("unknown command")
 }
 
-// socketOf makes a connection of a socket's descriptor, and closes f.
+// socketOf returns a connection from a socket's descriptor, and closes f.
 func socketOf(f *os.File) (*net.UnixConn, error) {
 	defer f.Close()
 	c, err := net.FileConn(f)
@@ -261,7 +260,7 @@ func socketOf(f *os.File) (*net.UnixConn, error) {
 	return c.(*net.UnixConn), nil
 }
 
-// worker is a worker as the test sees it.
+// worker is the test's side of a worker.
 type worker struct {
 	hello
 	t    *testing.T
@@ -281,7 +280,7 @@ func newWorker(t *testing.T) *worker {
 	return w
 }
 
-// startWorker starts a worker with more in its environment. It is to be greeted.
+// startWorker starts a worker with additional environment variables. The caller must call greet.
 func startWorker(t *testing.T, env ...string) *worker {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -347,7 +346,7 @@ func (w *worker) greet() {
 	w.file = os.NewFile(uintptr(rights[0]), "nvidiactl")
 }
 
-// try asks the worker, which answers within limit.
+// try sends the worker a command and returns its answer. It fails after limit.
 func (w *worker) try(limit time.Duration, format string, a ...any) (string, error) {
 	if _, err := fmt.Fprintf(w.sock, format, a...); err != nil {
 		return "", err
@@ -365,7 +364,7 @@ func (w *worker) try(limit time.Duration, format string, a ...any) (string, erro
 	return answer, nil
 }
 
-// do is try for what must not fail.
+// do is try for commands that must not fail.
 func (w *worker) do(format string, a ...any) string {
 	w.t.Helper()
 	answer, err := w.try(20*time.Second, format, a...)
@@ -375,7 +374,7 @@ func (w *worker) do(format string, a ...any) string {
 	return answer
 }
 
-// control is power over the worker through its own file.
+// control takes control of the worker's context through the worker's own file.
 func (w *worker) control(opt rm.ControlOptions) *rm.Control {
 	w.t.Helper()
 	fd, err := unix.FcntlInt(w.file.Fd(), unix.F_DUPFD_CLOEXEC, 0)
@@ -399,7 +398,7 @@ func (w *worker) word(block, i int) uint64 {
 	return atomic.LoadUint64((*uint64)(unsafe.Pointer(&w.page[block*line+8*i])))
 }
 
-// progress is the rounds of all blocks, and the GPU's time of the newest.
+// progress returns the rounds of all blocks, and the GPU's time of the newest.
 func (w *worker) progress() (rounds uint64, newest time.Duration) {
 	for b := range blocks {
 		rounds += w.word(b, 0)
@@ -420,7 +419,7 @@ func (w *worker) moving() {
 	w.t.Fatal("no progress in 10 s")
 }
 
-// rate is the worker's rounds a second over d.
+// rate returns the worker's rounds per second over d.
 func (w *worker) rate(d time.Duration) float64 {
 	a, _ := w.progress()
 	start := time.Now()

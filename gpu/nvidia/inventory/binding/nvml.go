@@ -60,7 +60,7 @@ func open(lib nvml.Interface) (_ inventory.Library, err error) {
 	for _, g := range l.gpus {
 		// A GPU without error events is watched by its samples alone.
 		if ret := g.device.RegisterEvents(nvml.EventTypeXidCriticalError, l.events); ret != nvml.SUCCESS && ret != nvml.ERROR_NOT_SUPPORTED {
-			return nil, l.failed("be told of errors of "+g.uuid, ret)
+			return nil, l.failed("subscribe to errors of "+g.uuid, ret)
 		}
 	}
 	return l, nil
@@ -261,9 +261,9 @@ func recovery(d nvml.Device) inventory.Recovery {
 	return recoveries[nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(field[0].Value[:]))]
 }
 
-// patience is the longest time, in milliseconds, that the library waits for an error before Next
+// eventTimeout is the longest time, in milliseconds, that the library waits for an error before Next
 // checks its context: a call can't be interrupted.
-const patience = 500
+const eventTimeout = 500
 
 // uuidOf returns the UUID of an error's GPU. A lost GPU can't be queried any more.
 func (l *library) uuidOf(d nvml.Device) (string, error) {
@@ -282,7 +282,7 @@ func (l *library) uuidOf(d nvml.Device) (string, error) {
 // Next implements [inventory.Library].
 func (l *library) Next(ctx context.Context) (inventory.XidEvent, error) {
 	for ctx.Err() == nil {
-		e, ret := l.events.Wait(patience)
+		e, ret := l.events.Wait(eventTimeout)
 		switch ret {
 		case nvml.SUCCESS:
 			uuid, err := l.uuidOf(e.Device)

@@ -15,8 +15,8 @@ import (
 	"vgpud/gpu/nvidia/inventory"
 )
 
-// deaf is a GPU that answers nothing beyond its name, as GeForce and vGPU do with
-// much of it. What only a setter would call is left out: the mock panics there.
+// deaf returns a GPU that answers nothing beyond its name, as GeForce and vGPU do for many queries.
+// Setters are left out: the mock panics there.
 func deaf() *mock.Device {
 	const no = nvml.ERROR_NOT_SUPPORTED
 	return &mock.Device{
@@ -39,7 +39,7 @@ func deaf() *mock.Device {
 	}
 }
 
-// h100 is a GPU that answers all.
+// h100 returns a GPU that answers all queries.
 func h100() *mock.Device {
 	d := deaf()
 	d.GetNameFunc = func() (string, nvml.Return) { return "NVIDIA H100 80GB HBM3", nvml.SUCCESS }
@@ -78,7 +78,7 @@ func h100() *mock.Device {
 	return d
 }
 
-// fake is a library with one GPU, and an end of which there must be one.
+// fake returns a library with one GPU. It must be shut down exactly once.
 func fake(t *testing.T, d *mock.Device, events *mock.EventSet) *mock.Interface {
 	shut := 0
 	t.Cleanup(func() {
@@ -162,7 +162,7 @@ func TestErrorsOfGPUs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.GetUUIDFunc = func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST } // to that very error
+	d.GetUUIDFunc = func() (string, nvml.Return) { return "", nvml.ERROR_GPU_IS_LOST } // for this very error
 	if x, err := l.Next(t.Context()); err != nil || x != (inventory.XidEvent{UUID: "GPU-1", Xid: 79}) {
 		t.Errorf("%v: %v", x, err)
 	}

@@ -7,9 +7,9 @@ import (
 	"vgpud/gpu"
 )
 
-// ledger counts the memory that a context uses, within its own limit and within the budget that it
+// memoryUse counts the memory that a context uses, within its own limit and within the budget that it
 // shares with its owner's other contexts. It is safe for concurrent use.
-type ledger struct {
+type memoryUse struct {
 	limit  uint64     // 0: none
 	budget gpu.Budget // nil: none
 
@@ -19,7 +19,7 @@ type ledger struct {
 }
 
 // take charges n bytes for the named purpose.
-func (l *ledger) take(n uint64, what string) error {
+func (l *memoryUse) take(n uint64, what string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
@@ -36,7 +36,7 @@ func (l *ledger) take(n uint64, what string) error {
 }
 
 // give returns n bytes. It does nothing after close, which returned everything.
-func (l *ledger) give(n uint64) {
+func (l *memoryUse) give(n uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -48,8 +48,8 @@ func (l *ledger) give(n uint64) {
 	}
 }
 
-// room limits the GPU's free and total memory to what the context may take.
-func (l *ledger) room(free, total uint64) (uint64, uint64) {
+// available limits the GPU's free and total memory to what the context may take.
+func (l *memoryUse) available(free, total uint64) (uint64, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.limit > 0 {
@@ -63,7 +63,7 @@ func (l *ledger) room(free, total uint64) (uint64, uint64) {
 }
 
 // close returns everything, once.
-func (l *ledger) close() {
+func (l *memoryUse) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {

@@ -10,8 +10,8 @@ import (
 
 var _ gpu.Lazy = (*Context)(nil)
 
-// What is freed counts as taken as long as something is queued that may use it, for the
-// GPU has no more room until then; and no longer, whoever notices.
+// Freed memory counts as used while queued commands may use it, because the GPU has no more room
+// until then, and no longer, whichever call notices.
 func TestFreedMemoryIsOwed(t *testing.T) {
 	for busy := range 3 {
 		x := newFake(t, Options{})
@@ -34,14 +34,14 @@ func TestFreedMemoryIsOwed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := min(busy, 1) * 32 << 20; c.Freed() != uint64(want) || b.taken != before-32<<20+uint64(want) {
-			t.Errorf("%d kernels may use it: %d bytes are owed, and %d of %d taken", busy, c.Freed(), b.taken, before)
+			t.Errorf("%d kernels may use it: %d bytes are pendingFrees, and %d of %d taken", busy, c.Freed(), b.taken, before)
 		}
 		if _, err := c.Alloc(48 << 20); busy > 0 != errors.Is(err, gpu.ErrMemoryLimit) {
 			t.Errorf("%d kernels: allocated more than there is: %v", busy, err)
 		} else if err == nil {
 			continue
 		}
-		x.let()
+		x.unblock()
 		for i, ch := range channels {
 			for ch.Done() < fences[i] {
 				runtime.Gosched()
@@ -54,7 +54,7 @@ func TestFreedMemoryIsOwed(t *testing.T) {
 	}
 }
 
-// The end of a zeroing is told like that of a command, with its times.
+// The end of a zeroing is signalled like that of a command, with its times.
 func TestZeroingIsTold(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})

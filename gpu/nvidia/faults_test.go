@@ -12,14 +12,13 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// faultOf is the fault that has ended the context, nil for none of that kind.
+// faultOf returns the fault that has ended the context, or nil.
 func faultOf(c *Context) *gpu.Fault {
 	f, _ := errors.AsType[*gpu.Fault](c.Fault())
 	return f
 }
 
-// A fault comes to who waits for the older of two commands, for whom there is no event to
-// sleep for.
+// A caller that waits for the older of two commands, which has no event to sleep on, gets a fault.
 func TestFaultOfTheOlder(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -32,17 +31,17 @@ func TestFaultOfTheOlder(t *testing.T) {
 	if _, err := ch.Launch(add); err != nil {
 		t.Fatal(err)
 	}
-	close(c.stop) // without the watch, which would notice it too
+	close(c.stop) // without watch, which would notice it too
 	c.watching.Wait()
 	c.stop = make(chan struct{})
-	x.let()
-	_ = ch.Wait(t.Context(), older) // what it answers is the fault, or nil where that was first
+	x.unblock()
+	_ = ch.Wait(t.Context(), older) // the result is the fault, or nil if the command was first
 	if f := faultOf(c); f == nil || f.Kind != gpu.FaultAddress || f.Kernel != "bad" {
 		t.Errorf("%v", c.Fault())
 	}
 }
 
-// A fault comes to who only looks.
+// A caller that only polls gets a fault.
 func TestFaultIsSeen(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -51,7 +50,7 @@ func TestFaultIsSeen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.let()
+	x.unblock()
 	for ch.Done() < f {
 		runtime.Gosched()
 	}
@@ -60,7 +59,8 @@ func TestFaultIsSeen(t *testing.T) {
 	}
 }
 
-// An error of what runs ends the context, also one that no driver had when this was written.
+// An error of running work ends the context, even an error that no driver had when this was
+// written.
 func TestUnknownErrorEndsTheContext(t *testing.T) {
 	for _, e := range []cuda.Error{cuda.ErrContained, cuda.ErrNVLinkUncorrectable, 987} {
 		x := newFake(t, Options{})
@@ -78,7 +78,7 @@ func TestUnknownErrorEndsTheContext(t *testing.T) {
 	}
 }
 
-// blocking is a driver in which a stream can't be synchronised with until it is let.
+// blocking is a driver in which synchronising with a stream blocks until it is released.
 type blocking struct {
 	Driver
 	stream cuda.Stream
@@ -94,7 +94,7 @@ func (d *blocking) StreamSynchronize(s cuda.Stream) error {
 	return d.Driver.StreamSynchronize(s)
 }
 
-// A kernel's time is limited also while the driver keeps who fetches what others print.
+// A kernel's time is limited even while the driver blocks a caller that fetches output.
 func TestLimitHoldsBesideABlockedCall(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{KernelTimeLimit: 50 * time.Millisecond})
@@ -113,10 +113,10 @@ func TestLimitHoldsBesideABlockedCall(t *testing.T) {
 	<-c.Hung()
 	close(d.let)
 	<-over
-	x.let()
+	x.unblock()
 }
 
-// A word that nobody was told the end of may be under way: its lane is not waited for.
+// An unsignalled word copy may be under way: its lane is not waited for.
 func TestWordsArePrintedBehind(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -130,7 +130,7 @@ func TestWordsArePrintedBehind(t *testing.T) {
 	if all := c.printed(); len(all) != 0 {
 		t.Errorf("%d lanes would be waited for", len(all))
 	}
-	ch.tellAll()
+	ch.signalAll()
 	if err := ch.Wait(t.Context(), gpu.Fence(ch.sent.Load())); err != nil {
 		t.Fatal(err)
 	}
@@ -139,13 +139,13 @@ func TestWordsArePrintedBehind(t *testing.T) {
 	}
 }
 
-// slowToWake is a driver that comes back late from waiting for an event.
+// slowToWake is a driver that returns late from waiting for an event.
 type slowToWake struct {
 	Driver
 	asleep chan struct{}
 	wake   chan struct{}
 	inside atomic.Int32
-	torn   atomic.Bool // the context went from under somebody
+	torn   atomic.Bool // the context was destroyed during a call
 }
 
 func (d *slowToWake) EventSynchronize(e cuda.Event) error {
@@ -162,8 +162,8 @@ func (d *slowToWake) CtxDestroy(c cuda.Context) error {
 	return d.Driver.CtxDestroy(c)
 }
 
-// A context is there until all who slept for what it did have come back from the driver,
-// also those whom nobody waits for.
+// A context stays until all callers that slept on its commands have returned from the driver, even
+// those that nobody waits for.
 func TestContextOutlivesItsSleepers(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
@@ -180,7 +180,7 @@ func TestContextOutlivesItsSleepers(t *testing.T) {
 	<-d.asleep
 	cancel()
 	<-over
-	x.let()
+	x.unblock()
 	for ch.word.Load() != ch.last.Load() {
 		runtime.Gosched()
 	}
@@ -189,7 +189,7 @@ func TestContextOutlivesItsSleepers(t *testing.T) {
 	for !c.over.Load() {
 		runtime.Gosched()
 	}
-	for range 1000 { // time enough to be wrong in
+	for range 1000 { // enough time to fail in
 		runtime.Gosched()
 	}
 	close(d.wake)

@@ -8,16 +8,16 @@ import (
 	"vgpud/gpu"
 )
 
-// owed holds memory that was freed and that the GPU has not returned yet. It counts as used until
+// pendingFrees holds memory that was freed and that the GPU has not returned yet. It counts as used until
 // then, because the GPU's other users get only what is really free. It is safe for concurrent use.
-type owed struct {
+type pendingFrees struct {
 	bytes atomic.Uint64
 	mu    sync.Mutex
-	debts []debt
+	frees []pendingFree
 }
 
-// debt is one piece of memory, and the progress that the GPU must have made to free it.
-type debt struct {
+// pendingFree is one piece of memory, and the progress that the GPU must have made to free it.
+type pendingFree struct {
 	charge uint64
 	behind []mark
 }
@@ -28,18 +28,18 @@ type mark struct {
 	upTo uint64
 }
 
-func (o *owed) add(d debt) {
+func (o *pendingFrees) add(d pendingFree) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.debts = append(o.debts, d)
+	o.frees = append(o.frees, d)
 	o.bytes.Add(d.charge)
 }
 
 // take removes the memory that the GPU has returned, and returns its size.
-func (o *owed) take() (bytes uint64) {
+func (o *pendingFrees) take() (bytes uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.debts = slices.DeleteFunc(o.debts, func(d debt) bool {
+	o.frees = slices.DeleteFunc(o.frees, func(d pendingFree) bool {
 		for _, m := range d.behind {
 			if m.word.Load() < m.upTo {
 				return false
@@ -52,13 +52,13 @@ func (o *owed) take() (bytes uint64) {
 	return bytes
 }
 
-// giveOwed releases the charge of freed memory that is not in use any more. It is called wherever
+// settleFrees releases the charge of freed memory that is not in use any more. It is called wherever
 // progress of the GPU is noticed, and costs almost nothing if no memory is pending.
-func (c *Context) giveOwed() {
-	if c.owed.bytes.Load() == 0 {
+func (c *Context) settleFrees() {
+	if c.pendingFrees.bytes.Load() == 0 {
 		return
 	}
-	if n := c.owed.take(); n > 0 {
+	if n := c.pendingFrees.take(); n > 0 {
 		c.pooled(n)
 		c.memory.give(n)
 	}
@@ -69,6 +69,6 @@ func (c *Context) Zeroes() (gpu.Channel, gpu.Fence) { return c.zero, gpu.Fence(c
 
 // Freed implements [gpu.Lazy].
 func (c *Context) Freed() uint64 {
-	c.giveOwed()
-	return c.owed.bytes.Load()
+	c.settleFrees()
+	return c.pendingFrees.bytes.Load()
 }
