@@ -131,7 +131,7 @@ func TestLogOfAGuestsProcess(t *testing.T) {
 	says := func(what string) func() error {
 		return func() error {
 			for line := range strings.Lines(h.Daemon.Log()) {
-				if strings.Contains(line, "guest's process says") && strings.Contains(line, fmt.Sprintf("pid=%d", v.PID)) && strings.Contains(line, what) {
+				if strings.Contains(line, "output of the guest's process") && strings.Contains(line, fmt.Sprintf("pid=%d", v.PID)) && strings.Contains(line, what) {
 					return nil
 				}
 			}

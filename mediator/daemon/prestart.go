@@ -115,7 +115,7 @@ func (s *Service) spawn(g ipc.GPU) (_ *vmProcess, err error) {
 }
 
 // outputMessage is the log message for what guests' processes write.
-const outputMessage = "guest's process says"
+const outputMessage = "output of the guest's process"
 
 // guestLog returns the log for the output of one guest's process, which is limited for each guest by itself.
 func (s *Service) guestLog() *slog.Logger {
