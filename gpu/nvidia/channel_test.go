@@ -325,7 +325,7 @@ func TestWordsAreOneCall(t *testing.T) {
 	first := write(1)
 	second := write(2)
 	if o := ran(t, ch, first, nil); o.Err != nil || o.End == 0 {
-		t.Errorf("told of by the one behind it: %+v", o)
+		t.Errorf("signalled by the command after it: %+v", o)
 	}
 	if o := ran(t, ch, second, nil); o.Err != nil || o.End == 0 || ch.Done() != second {
 		t.Errorf("%+v, done %d", o, ch.Done())

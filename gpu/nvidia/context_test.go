@@ -37,7 +37,7 @@ func TestTimeLimit(t *testing.T) {
 	select {
 	case <-c.Hung():
 	default:
-		t.Error("it is not told that only the process's end stops the kernel")
+		t.Error("Hung is not closed, though only the process's end stops the kernel")
 	}
 	if err := c.Close(); err != nil {
 		t.Error(err)
@@ -61,7 +61,7 @@ func TestCloseWithKernel(t *testing.T) {
 	select {
 	case <-c.Hung():
 	default:
-		t.Error("it is not told that only the process's end stops the kernel")
+		t.Error("Hung is not closed, though only the process's end stops the kernel")
 	}
 }
 

@@ -181,7 +181,7 @@ func (d *Device) Now() (time.Duration, error) {
 	c := d.ctx
 	d.mu.Unlock()
 	if c == nil {
-		return 0, errors.New("read the GPU's clock: no context has polledAt at it yet")
+		return 0, errors.New("read the GPU's clock: no context has read it yet")
 	}
 	return c.clock.estimate(now), nil
 }

@@ -29,7 +29,7 @@ func TestLost(t *testing.T) {
 	select {
 	case <-x.Lost():
 	default:
-		t.Error("nobody is told")
+		t.Error("Lost is not closed")
 	}
 
 	x = newFake(t, Options{})
@@ -44,7 +44,7 @@ func TestLost(t *testing.T) {
 	select {
 	case <-x.Lost():
 	default:
-		t.Error("nobody is told")
+		t.Error("Lost is not closed")
 	}
 }
 
@@ -141,6 +141,6 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v", i)
 	}
 	if i.Properties.CoRuns || i.Properties.Preempts {
-		t.Error("it has abilities that nobody gave it")
+		t.Error("it has abilities that it was not given")
 	}
 }

@@ -33,7 +33,7 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 		look()
 	}
 	if n := x.gpu.Interrupts(); n != 0 {
-		t.Errorf("%d interrupts for nobody", n)
+		t.Errorf("%d interrupts without a sleeper", n)
 	}
 	// A caller sleeps on the first of two launches, which has no event for it, so it polls at
 	// intervals. A launch with nothing after it gets an event.
@@ -66,7 +66,7 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 	}
 	woken := x.gpu.Interrupts()
 	if woken == 0 {
-		t.Error("nobody was woken")
+		t.Error("the sleeper was not woken")
 	}
 	for range 2 * interruptsAfterSleep {
 		look()
@@ -117,7 +117,7 @@ func TestGlimpse(t *testing.T) {
 	}
 	ch.Done()
 	if o, ok := ch.Glimpse(f); ok {
-		t.Errorf("%+v, which nobody polledAt for", o)
+		t.Errorf("%+v, which was not polled for", o)
 	}
 	if o, ok := ch.Glimpse(f + 1); ok {
 		t.Errorf("%+v, which was never launched", o)

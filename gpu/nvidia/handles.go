@@ -28,7 +28,7 @@ func knownDriver(root fs.FS) error {
 		return err
 	}
 	if nearest, known := rm.KnownDriver(version); !known {
-		return fmt.Errorf("NVIDIA driver %s is not known, the nearest that is is %s: install that, or set allow_unknown_driver and do without its abilities: %w",
+		return fmt.Errorf("NVIDIA driver %s is not known, the nearest known one is %s: install that, or set allow_unknown_driver and do without its abilities: %w",
 			version, nearest, gpu.ErrUnsupported)
 	}
 	return nil
@@ -46,7 +46,7 @@ type channelControl struct {
 func (c *Context) handles() error {
 	g := &c.channelControl
 	if c.d.o.Kernel == nil {
-		g.why = fmt.Errorf("the driver beneath CUDA is out of reach: %w", gpu.ErrUnsupported)
+		g.why = fmt.Errorf("the kernel driver below CUDA is not in use: %w", gpu.ErrUnsupported)
 		return nil
 	}
 	own, err := rm.FindOwn(c.d.o.Kernel)

@@ -101,7 +101,7 @@ func TestHardwareTimeLimit(t *testing.T) {
 	select {
 	case <-c.Hung():
 	default:
-		t.Error("nobody is told that only the process's end stops it")
+		t.Error("Hung is not closed, though only the process's end stops the kernel")
 	}
 	start = time.Now()
 	if err := c.Close(); err != nil {

@@ -98,7 +98,7 @@ func Find(all []Info, device string) (Info, error) {
 		if len(all) == 1 {
 			return all[0], nil
 		}
-		return Info{}, fmt.Errorf("%d GPUs: want its UUID, PCI address or index to be said: %s: %w", len(all), there, gpu.ErrNotFound)
+		return Info{}, fmt.Errorf("%d GPUs: select one by its UUID, PCI address or index: %s: %w", len(all), there, gpu.ErrNotFound)
 	}
 	for _, g := range all {
 		_, short, _ := strings.Cut(g.PCI, ":")

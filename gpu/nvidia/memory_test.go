@@ -262,7 +262,7 @@ func TestRegisteredMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !c.host.contains(mem[4096:]) || !c.host.contains(mem[8191:]) || c.host.contains(mem[4095:4097]) || c.host.contains(mem[:1]) {
-		t.Error("what is registered is told wrongly")
+		t.Error("the registered memory is wrong")
 	}
 	mem[5000] = 9
 	f, err := ch.CopyIn(p, mem[4096:])

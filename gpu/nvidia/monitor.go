@@ -211,7 +211,7 @@ func (m *Monitor) control(h gpu.Handles) (*rm.Control, error) {
 	switch {
 	case err != nil:
 	case len(h.Files) != 1:
-		err = fmt.Errorf("%d files: want the one of its driver", len(h.Files))
+		err = fmt.Errorf("%d files: want one, of its driver", len(h.Files))
 	default:
 		err = json.Unmarshal(h.Names, &objects)
 	}

@@ -242,7 +242,7 @@ func TestMonitorOfAnUnknownDriver(t *testing.T) {
 	}
 	defer m.Close()
 	if m.Properties().Preempts {
-		t.Error("it says that it can preempt")
+		t.Error("it reports that it can preempt")
 	}
 	if _, err := m.Events(); !errors.Is(err, gpu.ErrUnsupported) {
 		t.Errorf("Events = %v", err)

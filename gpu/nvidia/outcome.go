@@ -64,9 +64,9 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 // was held up, before the doorbell or after it.
 const maxCallTime = 20 * time.Microsecond
 
-// otherContextDelay is the greatest delay, after a launch call, of the event before it if the GPU passed
-// event and launch without a pause. A GPU that was busy with another context takes more than 100 µs
-// to pass from one to the other.
+// An event that is reached at least otherContextDelay after its launch's call shows that the GPU was
+// busy with another context, and then passed event and launch without a pause. The switch from
+// another context takes more than 100 µs.
 const otherContextDelay = 60 * time.Microsecond
 
 const (

@@ -34,7 +34,7 @@ func TestFreedMemoryIsOwed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := min(busy, 1) * 32 << 20; c.Freed() != uint64(want) || b.taken != before-32<<20+uint64(want) {
-			t.Errorf("%d kernels may use it: %d bytes are pendingFrees, and %d of %d taken", busy, c.Freed(), b.taken, before)
+			t.Errorf("%d kernels may use it: %d bytes are pending, and %d of %d taken", busy, c.Freed(), b.taken, before)
 		}
 		if _, err := c.Alloc(48 << 20); busy > 0 != errors.Is(err, gpu.ErrMemoryLimit) {
 			t.Errorf("%d kernels: allocated more than there is: %v", busy, err)

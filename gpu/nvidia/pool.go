@@ -25,7 +25,7 @@ func (c *Context) openPool() {
 		err = c.drv.MemPoolSetAttribute(p, cuda.PoolReuseAllowInternalDependencies, 0)
 	}
 	if err != nil {
-		c.d.o.Log.Warn("the driver's pool of memory is left as it is", "error", err)
+		c.d.o.Log.Warn("the driver's memory pool keeps its default settings", "error", err)
 	}
 }
 
@@ -59,6 +59,6 @@ func (c *Context) trim() {
 		return
 	}
 	if err := c.do("give memory back", func() error { return c.drv.MemPoolTrimTo(c.pool.p, 0) }); err != nil {
-		c.d.o.Log.Debug("the driver's pool of memory was not emptied", "error", err)
+		c.d.o.Log.Debug("the driver's memory pool was not trimmed", "error", err)
 	}
 }

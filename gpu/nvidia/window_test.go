@@ -66,7 +66,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("loaded %#x of what the GPU has", got)
 	}
 	if err := c.Free(p); !errors.Is(err, gpu.ErrInvalidPtr) {
-		t.Errorf("somebody frees it: %v", err)
+		t.Errorf("it was freed: %v", err)
 	}
 	if n := own.Mapped(); n != 1 {
 		t.Errorf("%d of the driver's mappings, want the window's alone", n)

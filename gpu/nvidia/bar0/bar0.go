@@ -82,12 +82,12 @@ const otherwise = "or have the GPU accounted by its record of context switches (
 func explain(root fs.FS, err error) error {
 	switch {
 	case errors.Is(err, unix.EPERM):
-		return fmt.Errorf("%w: the kernel keeps devices' registers to itself%s: boot without secure boot and without lockdown=, %s", err, lockdown(root), otherwise)
+		return fmt.Errorf("%w: the kernel does not allow access to devices' registers%s: boot without secure boot and without lockdown=, %s", err, lockdown(root), otherwise)
 	case errors.Is(err, unix.EACCES):
 		return fmt.Errorf("%w: run the daemon as root, %s", err, otherwise)
 	case errors.Is(err, unix.EINVAL):
 		// The registers of a driver's device can't be mapped with CONFIG_IO_STRICT_DEVMEM.
-		return fmt.Errorf("%w: the kernel keeps what a driver uses from others: boot with iomem=relaxed, %s", err, otherwise)
+		return fmt.Errorf("%w: the kernel reserves the registers of devices in use for their drivers: boot with iomem=relaxed, %s", err, otherwise)
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w: there is no such device in this host or container", err)
 	}

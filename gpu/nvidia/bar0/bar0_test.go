@@ -173,7 +173,7 @@ func TestRefusalsAreExplained(t *testing.T) {
 		want []string
 	}{
 		{refusing{locked, unix.EPERM}, []string{pci, "(lockdown: integrity)", "source: events"}},
-		{refusing{fstest.MapFS{}, unix.EPERM}, []string{"to itself: boot without secure boot"}},
+		{refusing{fstest.MapFS{}, unix.EPERM}, []string{"access to devices' registers: boot without secure boot"}},
 		{refusing{locked, unix.EACCES}, []string{"as root", "source: events"}},
 		{refusing{locked, unix.EINVAL}, []string{"iomem=relaxed"}},
 		{locked, []string{pci, "no such device"}},

@@ -80,7 +80,7 @@ func TestRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		part := float64(r.gaps) / float64(r.length)
-		t.Logf("%d looks, %v in gaps of %v, the longest %v", r.looks, r.gaps, r.length, r.longest)
+		t.Logf("%d polls, %v in gaps of %v, the longest %v", r.looks, r.gaps, r.length, r.longest)
 		if part > polledWell || r.longest > longestGap {
 			continue
 		}

@@ -80,7 +80,7 @@ func TestResultsAreErrors(t *testing.T) {
 		t.Error(got)
 	}
 	if ErrOutOfMemory.Sticky() || !ErrNoDevice.Sticky() || !ErrNoDevice.Lost() {
-		t.Error("what ends a context is told wrongly")
+		t.Error("Sticky is wrong")
 	}
 }
 

@@ -67,7 +67,7 @@ func Watch(ctx context.Context, o Options, f func(Message)) error {
 			pause, quiet = firstPause, false
 		}
 		if !quiet {
-			o.Log.Warn("the driver's inventory can't be had; trying again", "err", err)
+			o.Log.Warn("the driver's inventory is not available; trying again", "err", err)
 		}
 		quiet = true
 		f(Message{Error: newProblem(err)})

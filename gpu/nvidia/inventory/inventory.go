@@ -8,7 +8,7 @@ import (
 
 // ErrUnavailable means that the host's GPUs can't be queried: the program, NVIDIA's library, or cgo
 // when the program was built, is missing.
-var ErrUnavailable = errors.New("the driver's management library is not to be had here")
+var ErrUnavailable = errors.New("the driver's management library is not available here")
 
 // Inventory lists the host's GPUs, which stay the same while the driver is loaded.
 type Inventory struct {

@@ -107,7 +107,7 @@ func TestOnce(t *testing.T) {
 
 func TestProgramsThatSayNothing(t *testing.T) {
 	for role, want := range map[string]string{
-		"missing": "no library: the driver's management library is not to be had here",
+		"missing": "no library: the driver's management library is not available here",
 		"dies":    "vgpu-nvml ended: exit status 127: symbol lookup error: nvmlInit",
 		"garbage": "decode a line: invalid character 'N'",
 	} {

@@ -330,7 +330,7 @@ func (w *worker) greet() {
 	w.sock.SetReadDeadline(time.Now().Add(20 * time.Second))
 	n, oobn, _, _, err := w.sock.ReadMsgUnix(buf, oob)
 	if err != nil {
-		t.Fatalf("worker says nothing: %v", err)
+		t.Fatalf("no message from the worker: %v", err)
 	}
 	if err := json.Unmarshal(buf[:n], &w.hello); err != nil {
 		t.Fatal(err)

@@ -70,13 +70,13 @@ func open(lib nvml.Interface) (_ inventory.Library, err error) {
 func initError(lib nvml.Interface, ret nvml.Return) error {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
-		return fmt.Errorf("libnvidia-ml.so.1 is not there: install the driver's utilities: %w", inventory.ErrUnavailable)
+		return fmt.Errorf("libnvidia-ml.so.1 is missing: install the driver's utilities: %w", inventory.ErrUnavailable)
 	case nvml.ERROR_DRIVER_NOT_LOADED:
 		return errors.New("the driver is not loaded: `modprobe nvidia`, and the kernel's log where that fails")
 	case nvml.ERROR_LIB_RM_VERSION_MISMATCH:
-		return errors.New("the driver in the kernel is another version than its libraries, as after an upgrade: reboot, or load the module anew")
+		return errors.New("the kernel driver and its libraries have different versions, as after an upgrade: reboot, or reload the module")
 	case nvml.ERROR_NO_PERMISSION:
-		return errors.New("no right to /dev/nvidiactl and /dev/nvidia*: run it as root")
+		return errors.New("no access to /dev/nvidiactl and /dev/nvidia*: run it as root")
 	}
 	return fmt.Errorf("start the library: %s", lib.ErrorString(ret))
 }

@@ -181,9 +181,9 @@ func TestErrorsOfGPUs(t *testing.T) {
 
 func TestLibrariesThatDoNotStart(t *testing.T) {
 	for ret, want := range map[nvml.Return]string{
-		nvml.ERROR_LIBRARY_NOT_FOUND:       "libnvidia-ml.so.1 is not there: install",
+		nvml.ERROR_LIBRARY_NOT_FOUND:       "libnvidia-ml.so.1 is missing: install",
 		nvml.ERROR_DRIVER_NOT_LOADED:       "the driver is not loaded: `modprobe nvidia`",
-		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "another version than its libraries",
+		nvml.ERROR_LIB_RM_VERSION_MISMATCH: "its libraries have different versions",
 		nvml.ERROR_NO_PERMISSION:           "run it as root",
 		nvml.ERROR_TIMEOUT:                 "start the library: it took long",
 	} {
