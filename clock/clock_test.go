@@ -72,8 +72,8 @@ func TestRealGoesForward(t *testing.T) {
 	}
 }
 
-// Stamps of two processes are compared, so Now must be the kernel's instant and
-// not merely run at its pace.
+// Stamps of two processes are compared, so Now must be the kernel's instant and not merely run at
+// its pace.
 func TestRealIsMonotonicClock(t *testing.T) {
 	var before, after unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &before); err != nil {

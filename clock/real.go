@@ -37,13 +37,12 @@ func instantOf(t time.Time) time.Duration {
 	return at
 }
 
-// Now reads CLOCK_MONOTONIC, which all processes of the host share. It takes
-// some tens of nanoseconds.
+// Now reads CLOCK_MONOTONIC, which all processes of the host share. It takes some tens of
+// nanoseconds.
 func (Real) Now() time.Duration { return startAt + time.Since(start) }
 
-// WaitUntil sleeps on a runtime timer; it may return some tens of
-// microseconds late. Code that paces hardware sleeps on its own OS thread
-// instead.
+// WaitUntil sleeps on a runtime timer; it may return some tens of microseconds late. Code that
+// paces hardware sleeps on its own OS thread instead.
 func (r Real) WaitUntil(ctx context.Context, t time.Duration) error {
 	d := t - r.Now()
 	if d <= 0 {

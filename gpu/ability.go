@@ -13,8 +13,7 @@ import (
 
 // Sampled is a device, or a [Monitor], whose status can be read while it works.
 type Sampled interface {
-	// Source reads the status of the compute engine. The caller uses it from
-	// one goroutine.
+	// Source reads the status of the compute engine. The caller uses it from one goroutine.
 	Source() (accounting.Source, error)
 }
 

@@ -119,8 +119,8 @@ type Context interface {
 	// NewChannel returns a queue whose commands run in order, and concurrently with the context's
 	// other channels.
 	NewChannel() (Channel, error)
-	// Printf returns what the kernels have printed since the last call, at most
-	// max bytes of whole lines where lines are shorter.
+	// Printf returns what the kernels have printed since the last call, at most max bytes of whole
+	// lines where lines are shorter.
 	Printf(max int) ([]byte, error)
 	// Fault returns the error that poisoned the context, a *[Fault] if a kernel caused it, or nil.
 	Fault() error
@@ -169,24 +169,22 @@ type Launch struct {
 	Function    Function
 	Grid, Block Dim3
 	SharedBytes uint64 // dynamic
-	// Params is the parameter buffer, laid out as FunctionAttributes.Params
-	// says. The device copies it.
+	// Params is the parameter buffer, laid out as FunctionAttributes.Params says. The device copies
+	// it.
 	Params []byte
 }
 
-// Channel is a queue of commands (LoGA §2.1). Its methods may be called from
-// one goroutine at a time, except Done, Outcome and Wait, which may be called
-// from any.
+// Channel is a queue of commands (LoGA §2.1). Its methods may be called from one goroutine at a
+// time, except Done, Outcome and Wait, which may be called from any.
 //
-// A queued command's memory (src, dst) must stay valid until its fence is
-// reached.
+// A queued command's memory (src, dst) must stay valid until its fence is reached.
 type Channel interface {
 	Launch(l *Launch) (Fence, error)
 	CopyIn(dst Ptr, src []byte) (Fence, error)
 	CopyOut(dst []byte, src Ptr) (Fence, error)
 	Copy(dst, src Ptr, n uint64) (Fence, error)
-	// Copy3D copies a box in any direction. Each of its sides in GPU memory must lie
-	// in one allocation from its first byte to its last.
+	// Copy3D copies a box in any direction. Each of its sides in GPU memory must lie in one
+	// allocation from its first byte to its last.
 	Copy3D(b *Copy3D) (Fence, error)
 	// Set fills n elements of width 1, 2 or 4 bytes.
 	Set(dst Ptr, value uint32, width int, n uint64) (Fence, error)

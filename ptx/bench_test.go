@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// code returns about a megabyte of compilers' code without array initializers: the kernels among the samples, repeated.
+// code returns about a megabyte of compilers' code without array initializers: the kernels among
+// the samples, repeated.
 func code(b *testing.B) string {
 	names, _ := filepath.Glob("../gpu/corpus/ptx/*.ptx")
 	names = append(names, "testdata/nvcc_release.ptx", "testdata/triton.ptx")

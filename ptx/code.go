@@ -18,7 +18,8 @@ func (p *Program) Code(name string) *Code {
 	return p.byFunc[s.Func]
 }
 
-// Code is a function's body in the form in which it is executed: nested blocks flattened, names bound (Operand.Sym, Pred.Sym).
+// Code is a function's body in the form in which it is executed: nested blocks flattened, names
+// bound (Operand.Sym, Pred.Sym).
 type Code struct {
 	Func    *Func
 	Instrs  []*Instr  // in order

@@ -21,7 +21,8 @@ func (f *fickle) Err() error {
 	return nil
 }
 
-// TestParseContext checks that a parse whose context ends stops where it is, even within one long function.
+// TestParseContext checks that a parse whose context ends stops where it is, even within one long
+// function.
 func TestParseContext(t *testing.T) {
 	const statements = 20_000
 	src := ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<2>;\n" +

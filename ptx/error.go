@@ -34,7 +34,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is a list of errors in one module, in the order in which they were found. It is never empty.
+// Errors is a list of errors in one module, in the order in which they were found. It is never
+// empty.
 type Errors []*Error
 
 // Error returns the first error, and how many more there are.

@@ -63,7 +63,8 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 	}
 }
 
-// TestSeveralErrors checks that one invalid statement does not hide the next, and is not reported twice.
+// TestSeveralErrors checks that one invalid statement does not hide the next, and is not reported
+// twice.
 func TestSeveralErrors(t *testing.T) {
 	_, err := Parse(header + `
 .func a() {

@@ -5,7 +5,8 @@ import (
 	"strings"
 )
 
-// precedence maps the binary operators of constant expressions (§4.5.3) to their precedence, as in C.
+// precedence maps the binary operators of constant expressions (§4.5.3) to their precedence, as in
+// C.
 var precedence = map[string]int{
 	"||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6,
 	"<": 7, "<=": 7, ">": 7, ">=": 7, "<<": 8, ">>": 8, "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,
@@ -19,8 +20,8 @@ func (p *parser) expr() (number, bool) {
 	return p.ternary()
 }
 
-// plainNumber reads a constant that is the whole expression, as nearly all are. It returns false, without moving, if the text at the
-// cursor is something else.
+// plainNumber reads a constant that is the whole expression, as nearly all are. It returns false,
+// without moving, if the text at the cursor is something else.
 func (p *parser) plainNumber() (number, bool) {
 	at := p.scanner
 	text := p.number()
@@ -262,7 +263,8 @@ func shift(op string, a number, by uint64) uint64 {
 	return uint64(int64(a.bits) >> by)
 }
 
-// divide computes a / b or a % b, b not zero. The one signed quotient that overflows wraps, as Go defines it.
+// divide computes a / b or a % b, b not zero. The one signed quotient that overflows wraps, as Go
+// defines it.
 func divide(op string, unsigned bool, a, b uint64) uint64 {
 	switch {
 	case unsigned && op == "/":

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParse parses anything. What is accepted must print, parse again to the same tree, and be safe to resolve; what is not must give an error with a
-// position.
+// FuzzParse parses anything. What is accepted must print, parse again to the same tree, and be safe
+// to resolve; what is not must give an error with a position.
 func FuzzParse(f *testing.F) {
 	for _, src := range samples(f) {
 		if len(src) < 6_000 { // the engine is slow on larger ones
@@ -62,8 +62,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestWorkIsLinear parses texts that make a naive parser scan the same bytes repeatedly. They are so large that quadratic work would not end within a
-// test's time limit.
+// TestWorkIsLinear parses texts that make a naive parser scan the same bytes repeatedly. They are
+// so large that quadratic work would not end within a test's time limit.
 func TestWorkIsLinear(t *testing.T) {
 	const n = 1 << 20
 	for name, src := range map[string]string{

@@ -2,8 +2,8 @@ package ptx
 
 import "iter"
 
-// Init is a variable's initializer. It is kept as text, which may be hundreds of kilobytes on one line; [Var.Values] decodes it on
-// demand. Parse has checked its form.
+// Init is a variable's initializer. It is kept as text, which may be hundreds of kilobytes on one
+// line; [Var.Values] decodes it on demand. Parse has checked its form.
 type Init struct {
 	Pos Pos
 	Raw string // without the equals sign and the semicolon, as written
@@ -19,8 +19,8 @@ type Value struct {
 	Mask    uint64  // for a byte of the address, as in 0xFF00(name): its mask; 0 for the whole address
 }
 
-// Values decodes the initializer, in order. Elements that it does not mention are zero. An error is possible only for a Raw that did not
-// come from Parse. Textures and samplers have no values.
+// Values decodes the initializer, in order. Elements that it does not mention are zero. An error is
+// possible only for a Raw that did not come from Parse. Textures and samplers have no values.
 func (v *Var) Values() iter.Seq2[Value, error] {
 	return func(yield func(Value, error) bool) {
 		if v.Init == nil || v.Type.Class() == Opaque {
@@ -44,8 +44,8 @@ func (v *Var) walkInit(visit func(Value) bool) (int64, error) {
 	return w.most, nil
 }
 
-// Len returns the number of elements of the variable, counting components of vectors: the product of its dimensions, or, if the outermost
-// is Unsized, what its initializer has (0 without one).
+// Len returns the number of elements of the variable, counting components of vectors: the product
+// of its dimensions, or, if the outermost is Unsized, what its initializer has (0 without one).
 func (v *Var) Len() int64 {
 	row := int64(max(v.Vector, 1))
 	for _, d := range v.Dims {
@@ -69,8 +69,8 @@ func (v *Var) Len() int64 {
 // Size returns the number of bytes of the variable.
 func (v *Var) Size() int64 { return v.Len() * int64(v.Type.Size()) }
 
-// Alignment returns the variable's alignment in bytes: the written one, or that of its type, which for a vector is the whole vector's
-// (§5.4.6).
+// Alignment returns the variable's alignment in bytes: the written one, or that of its type, which
+// for a vector is the whole vector's (§5.4.6).
 func (v *Var) Alignment() int {
 	if v.Align > 0 {
 		return v.Align

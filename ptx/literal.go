@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// number is the value of a constant expression: PTX computes with 64-bit integers, signed unless a value needs the unsigned range or is
-// marked for it, and with floating-point constants (§4.5).
+// number is the value of a constant expression: PTX computes with 64-bit integers, signed unless a
+// value needs the unsigned range or is marked for it, and with floating-point constants (§4.5).
 type number struct {
 	imm      ImmType
 	unsigned bool
@@ -87,7 +87,8 @@ func decimal(text string) (number, bool) {
 	return number{bits: v}, true
 }
 
-// integer parses the digits of an integer constant, with the suffix U if it has one. One that exceeds int64 is unsigned.
+// integer parses the digits of an integer constant, with the suffix U if it has one. One that
+// exceeds int64 is unsigned.
 func integer(digits string, base int) (number, bool) {
 	n := len(digits)
 	unsigned := n > 0 && digits[n-1] == 'U'

@@ -2,9 +2,10 @@ package ptx
 
 import "iter"
 
-// regNames tells registers from other names during parsing. Nearly always the first letter does: compilers give registers, and only
-// registers, a percent sign. Exceptions in inline assembly (registers called r0 or p, variables called %buf) are recorded here by scope,
-// so there are few entries and mostly none.
+// regNames tells registers from other names during parsing. Nearly always the first letter does:
+// compilers give registers, and only registers, a percent sign. Exceptions in inline assembly
+// (registers called r0 or p, variables called %buf) are recorded here by scope, so there are few
+// entries and mostly none.
 type regNames struct {
 	isReg  map[string]bool // names that the percent sign would misclassify, or that hide such a name
 	ranges map[string]int  // .reg r<N> without a percent sign: the largest N declared in any open scope
@@ -86,8 +87,9 @@ func (n *regNames) reg(name string) bool {
 	return false
 }
 
-// rangeSplits splits a register's name into the name of a range and the number of a register in it, in every possible way, the shortest name
-// first: %r12 is number 12 of %r<…> or number 2 of %r1<…>. A number with leading zeros is in no range.
+// rangeSplits splits a register's name into the name of a range and the number of a register in it,
+// in every possible way, the shortest name first: %r12 is number 12 of %r<…> or number 2 of %r1<…>.
+// A number with leading zeros is in no range.
 func rangeSplits(name string) iter.Seq2[string, int] {
 	return func(yield func(string, int) bool) {
 		const mostDigits = 9 // a Count is below 10⁹

@@ -29,7 +29,8 @@ const (
 	ImmF64                // a float64: 0d3FF0000000000000
 )
 
-// Operand is one operand of an instruction. It is a plain value: copying it copies the operand, save for Elems.
+// Operand is one operand of an instruction. It is a plain value: copying it copies the operand,
+// save for Elems.
 type Operand struct {
 	Kind    OperandKind
 	Base    OperandKind // of a KindAddr: KindReg, KindSymbol or KindImm
@@ -86,8 +87,8 @@ type Call struct {
 	Proto   Operand // an indirect call's prototype or list of targets; KindNone for a direct one
 }
 
-// Call returns the parts of a call instruction: call{.uni} (ret), target, (args), proto, where only the target is required. It returns false for any other
-// instruction.
+// Call returns the parts of a call instruction: call{.uni} (ret), target, (args), proto, where only
+// the target is required. It returns false for any other instruction.
 func (i *Instr) Call() (Call, bool) {
 	var c Call
 	ops := i.Operands
@@ -110,11 +111,12 @@ func (i *Instr) Call() (Call, bool) {
 	return c, len(ops) == 0
 }
 
-// Selector picks a part of a register: a vector's component (.x), or bytes or half words for the video instructions
-// (.b0, .h1, .b3210, .h10). The zero Selector picks the whole.
+// Selector picks a part of a register: a vector's component (.x), or bytes or half words for the
+// video instructions (.b0, .h1, .b3210, .h10). The zero Selector picks the whole.
 type Selector uint16
 
-// Components of vectors and of special registers such as %tid. The letters r, g, b, a name the same four.
+// Components of vectors and of special registers such as %tid. The letters r, g, b, a name the same
+// four.
 const (
 	SelNone Selector = iota
 	SelX
@@ -123,7 +125,8 @@ const (
 	SelW
 )
 
-// A byte or half-word selector has its class in the top bits and up to four octal digits, of which the first written one is the highest.
+// A byte or half-word selector has its class in the top bits and up to four octal digits, of which
+// the first written one is the highest.
 const (
 	selBytes   Selector = 1 << 15
 	selHalves  Selector = 1 << 14
@@ -197,7 +200,8 @@ func (s Selector) String() string {
 	return string(buf)
 }
 
-// Component returns which component of a vector the selector picks, 0 to 3, or false if it picks none.
+// Component returns which component of a vector the selector picks, 0 to 3, or false if it picks
+// none.
 func (s Selector) Component() (int, bool) {
 	if s >= SelX && s <= SelW {
 		return int(s - SelX), true
@@ -205,8 +209,8 @@ func (s Selector) Component() (int, bool) {
 	return 0, false
 }
 
-// Bytes returns the source bytes that a byte or half-word selector picks, the least significant first: .b2 gives 2,
-// .h1 gives 2 and 3. It is nil for other selectors.
+// Bytes returns the source bytes that a byte or half-word selector picks, the least significant
+// first: .b2 gives 2, .h1 gives 2 and 3. It is nil for other selectors.
 func (s Selector) Bytes() []int {
 	if s&(selBytes|selHalves) == 0 {
 		return nil

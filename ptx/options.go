@@ -3,8 +3,9 @@ package ptx
 // Newest is the newest PTX ISA version whose directives and operand forms this package supports.
 var Newest = Version{9, 0}
 
-// Options bound what Parse accepts, since the text comes from a guest. Zero fields mean the defaults named beside them. The tree of ordinary
-// code takes about ten times the memory of its text; the worst case within the default bounds takes about a gigabyte and a half.
+// Options bound what Parse accepts, since the text comes from a guest. Zero fields mean the
+// defaults named beside them. The tree of ordinary code takes about ten times the memory of its
+// text; the worst case within the default bounds takes about a gigabyte and a half.
 type Options struct {
 	MaxBytes      int // length of the source: 64 MiB
 	MaxDepth      int // nesting of blocks, operands, expressions and initialisers: 64

@@ -8,7 +8,8 @@ import (
 // Parse reads a module under the default bounds. The error, if any, is of type [Errors].
 func Parse(src string) (*Module, error) { return Options{}.Parse(src) }
 
-// Parse reads a module within the bounds of o. The error, if any, is of type [Errors], and there is no module then.
+// Parse reads a module within the bounds of o. The error, if any, is of type [Errors], and there is
+// no module then.
 func (o Options) Parse(src string) (*Module, error) { return o.ParseContext(context.Background(), src) }
 
 // ParseContext is Parse with a context; if ctx ends, the error is ctx's.
@@ -28,8 +29,8 @@ func (o Options) ParseContext(ctx context.Context, src string) (*Module, error) 
 	return m, nil
 }
 
-// parser builds the tree by recursive descent. Its methods read one construct each, with the space that follows, and return false after
-// recording an error; a caller that can recover does.
+// parser builds the tree by recursive descent. Its methods read one construct each, with the space
+// that follows, and return false after recording an error; a caller that can recover does.
 type parser struct {
 	scanner
 	ctx        context.Context
@@ -115,7 +116,8 @@ func (p *parser) enter() bool {
 
 func (p *parser) leave() { p.depth-- }
 
-// contextInterval is the number of statements between two checks of the context: much less than a millisecond of work.
+// contextInterval is the number of statements between two checks of the context: much less than a
+// millisecond of work.
 const contextInterval = 1024
 
 // count counts a statement or directive against the limit.
@@ -280,8 +282,8 @@ func (p *parser) targets() ([]string, bool) {
 // maxNames bounds the small lists of directives: targets, attributes, numbers, strings.
 const maxNames = 64
 
-// recoverItem moves, after an error, to where the next directive at module scope may begin. A parser that is stuck, because it has not moved,
-// first skips a byte.
+// recoverItem moves, after an error, to where the next directive at module scope may begin. A
+// parser that is stuck, because it has not moved, first skips a byte.
 func (p *parser) recoverItem(stuck bool) {
 	if p.given {
 		return
@@ -317,8 +319,8 @@ func (p *parser) recoverItem(stuck bool) {
 	}
 }
 
-// startsItem holds the words with which directives at module scope begin, except state spaces, which also occur within functions and parameter
-// lists.
+// startsItem holds the words with which directives at module scope begin, except state spaces,
+// which also occur within functions and parameter lists.
 var startsItem = map[string]bool{
 	"extern": true, "visible": true, "weak": true, "common": true, "entry": true, "func": true, "file": true,
 	"section": true, "alias": true, "target": true, "version": true,

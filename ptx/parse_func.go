@@ -2,8 +2,8 @@ package ptx
 
 import "math"
 
-// function reads a kernel or function from .entry or .func on. Its body, or the lack of one, ends it; the semicolon of
-// a declaration is an item of its own to the caller.
+// function reads a kernel or function from .entry or .func on. Its body, or the lack of one, ends
+// it; the semicolon of a declaration is an item of its own to the caller.
 func (p *parser) function(f *Func) bool {
 	p.word()
 	p.skip()
@@ -53,10 +53,12 @@ func (p *parser) function(f *Func) bool {
 	return p.want("'{', ';' or a directive")
 }
 
-// endsPrototype reports whether w begins the next item, so that a declaration without a semicolon ends before it.
+// endsPrototype reports whether w begins the next item, so that a declaration without a semicolon
+// ends before it.
 func endsPrototype(w string) bool { return startsItem[w] || isVariableSpace(w) }
 
-// directive reads one performance-tuning or ABI directive: a word, and numbers or strings with commas between them.
+// directive reads one performance-tuning or ABI directive: a word, and numbers or strings with
+// commas between them.
 func (p *parser) directive(list *[]Directive) bool {
 	d := Directive{Pos: p.here(), Name: p.word()}
 	if d.Name == "" {

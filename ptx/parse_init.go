@@ -23,7 +23,8 @@ func (p *parser) initializer(v *Var) bool {
 	return true
 }
 
-// opaqueInit reads a texture's or sampler's { field = value, … }, or an array of those. It returns the offset after the last brace.
+// opaqueInit reads a texture's or sampler's { field = value, … }, or an array of those. It returns
+// the offset after the last brace.
 func (p *parser) opaqueInit() (int, bool) {
 	if !p.expect('{') || !p.enter() {
 		return 0, false
@@ -53,7 +54,8 @@ func (p *parser) opaqueInit() (int, bool) {
 	return end, p.expect('}')
 }
 
-// initWalk walks an initializer, checks it against the variable's dimensions and, if visit is set, decodes it.
+// initWalk walks an initializer, checks it against the variable's dimensions and, if visit is set,
+// decodes it.
 type initWalk struct {
 	p       *parser
 	strides []int64 // elements under one element of each level of braces
@@ -204,8 +206,9 @@ func (p *parser) addressValue(v *Value, end *int) bool {
 	return true
 }
 
-// lastToken returns the offset after the last token before pos. Only space may be in between. (A comment there would be kept, too, which is
-// harmless except for a line comment: its newline is kept with it.)
+// lastToken returns the offset after the last token before pos. Only space may be in between. (A
+// comment there would be kept, too, which is harmless except for a line comment: its newline is
+// kept with it.)
 func lastToken(src string, pos int) int {
 	i := pos
 	for i > 0 && (class[src[i-1]]&isBlank != 0 || src[i-1] == '\n') {

@@ -29,7 +29,8 @@ func (p *parser) instruction() bool {
 	return true
 }
 
-// form reads opcode and modifiers. Instructions of the same form share the slice of modifiers, and it is split only once.
+// form reads opcode and modifiers. Instructions of the same form share the slice of modifiers, and
+// it is split only once.
 func (p *parser) form(i *Instr) bool {
 	start := p.pos
 	opcode := p.name()

@@ -217,7 +217,8 @@ func (p *parser) quotedList() ([]string, bool) {
 	}
 }
 
-// section reads a .section directive. Its lines don't matter for execution: each is checked to be a label or data, and all are kept as text.
+// section reads a .section directive. Its lines don't matter for execution: each is checked to be a
+// label or data, and all are kept as text.
 func (p *parser) section() (*Section, bool) {
 	s := &Section{Pos: p.here()}
 	p.word()
@@ -287,7 +288,8 @@ func (p *parser) sectionValue() bool {
 	}
 }
 
-// trimSpace removes the space at both ends of s, except the newline that a line comment at its end needs.
+// trimSpace removes the space at both ends of s, except the newline that a line comment at its end
+// needs.
 func trimSpace(s string) string {
 	for s != "" && (class[s[0]]&isBlank != 0 || s[0] == '\n') {
 		s = s[1:]

@@ -35,7 +35,8 @@ func (p *parser) block() (*Block, bool) {
 // add adds a statement to the innermost block.
 func (p *parser) add(s Stmt) { p.stmtStack = append(p.stmtStack, s) }
 
-// recoverStatement moves past the semicolon that ends an invalid statement, or to the brace that ends its block.
+// recoverStatement moves past the semicolon that ends an invalid statement, or to the brace that
+// ends its block.
 func (p *parser) recoverStatement(stuck bool) {
 	if p.given {
 		return
@@ -215,8 +216,8 @@ func (p *parser) statementDirective() bool {
 	return p.want("a statement")
 }
 
-// loc reads a .loc directive: file line column {, function_name label{+offset}, inlined_at file line column}. It ends
-// with its line.
+// loc reads a .loc directive: file line column {, function_name label{+offset}, inlined_at file
+// line column}. It ends with its line.
 func (p *parser) loc() bool {
 	l := p.locs.one()
 	l.Pos = p.here()
@@ -255,7 +256,8 @@ func (p *parser) loc() bool {
 	return true
 }
 
-// fileLine reads the three numbers of a source position. They are no expressions: what follows may look like an operator.
+// fileLine reads the three numbers of a source position. They are no expressions: what follows may
+// look like an operator.
 func (p *parser) fileLine(file, line, col *int) bool {
 	for _, field := range []*int{file, line, col} {
 		at := p.here()

@@ -9,7 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// diff compares modules except for positions, what Resolve adds, and warnings. It clears those in both.
+// diff compares modules except for positions, what Resolve adds, and warnings. It clears those in
+// both.
 func diff(a, b *Module) string {
 	for _, m := range []*Module{a, b} {
 		m.Warnings = nil

@@ -18,8 +18,9 @@ func isVariableSpace(w string) bool {
 	return false
 }
 
-// variables reads a declaration from its state space to its semicolon, and calls keep with each variable that it declares. first holds what
-// preceded the state space (position, linking, attributes).
+// variables reads a declaration from its state space to its semicolon, and calls keep with each
+// variable that it declares. first holds what preceded the state space (position, linking,
+// attributes).
 func (p *parser) variables(first Var, keep func(*Var)) bool {
 	v := &first
 	if !p.varHead(v) {
@@ -43,8 +44,8 @@ func (p *parser) variables(first Var, keep func(*Var)) bool {
 	}
 }
 
-// varHead reads the part of a declaration before its first name: state space, alignment, vector, type, attributes and a parameter's .ptr,
-// which compilers emit in different orders.
+// varHead reads the part of a declaration before its first name: state space, alignment, vector,
+// type, attributes and a parameter's .ptr, which compilers emit in different orders.
 func (p *parser) varHead(v *Var) bool {
 	space, ok := ParseSpace(p.peekWord())
 	if !ok {

@@ -2,8 +2,9 @@ package ptx
 
 import "strconv"
 
-// String returns m as PTX in one canonical layout: one statement per line, one variable per declaration, floating-point constants by
-// their bits. Comments are not part of the tree and are lost.
+// String returns m as PTX in one canonical layout: one statement per line, one variable per
+// declaration, floating-point constants by their bits. Comments are not part of the tree and are
+// lost.
 func (m *Module) String() string {
 	p := &printer{}
 	p.module(m)

@@ -1,11 +1,14 @@
 package ptx
 
-// Resolve binds the names in m: it sets Sym in every operand and guard, and the Syms of branch targets. Afterwards an operand's Kind is KindReg
-// exactly if its Sym is a SymReg or SymSpecial. Resolve writes to the tree, so nothing else may use m meanwhile; it must run again after the
-// tree has changed. The error, if any, is of type [Errors] and names undeclared and multiply declared names.
+// Resolve binds the names in m: it sets Sym in every operand and guard, and the Syms of branch
+// targets. Afterwards an operand's Kind is KindReg exactly if its Sym is a SymReg or SymSpecial.
+// Resolve writes to the tree, so nothing else may use m meanwhile; it must run again after the tree
+// has changed. The error, if any, is of type [Errors] and names undeclared and multiply declared
+// names.
 //
-// Names are looked up as PTX scopes them (§4.3.2, §8): a register or variable from its declaration to the end of its
-// block, a label throughout its block and the blocks within, functions and variables of the module everywhere.
+// Names are looked up as PTX scopes them (§4.3.2, §8): a register or variable from its declaration
+// to the end of its block, a label throughout its block and the blocks within, functions and
+// variables of the module everywhere.
 func Resolve(m *Module) (*Program, error) {
 	r := &resolver{prog: &Program{Module: m, Globals: map[string]*Symbol{}, byFunc: map[*Func]*Code{}}}
 	r.globals()
@@ -69,7 +72,8 @@ func (r *resolver) symbol(s Symbol) *Symbol {
 	return p
 }
 
-// globals binds the declarations at module scope. Of several declarations of a name the defining one counts.
+// globals binds the declarations at module scope. Of several declarations of a name the defining
+// one counts.
 func (r *resolver) globals() {
 	for _, it := range r.prog.Module.Items {
 		switch it := it.(type) {
@@ -287,7 +291,8 @@ func (r *resolver) operands(pos Pos, list []Operand) {
 	}
 }
 
-// operand binds one operand's name and returns its kind, which the name's first letter may have misclassified.
+// operand binds one operand's name and returns its kind, which the name's first letter may have
+// misclassified.
 func (r *resolver) operand(pos Pos, o *Operand) OperandKind {
 	o.Sym = r.lookup(pos, o.Name)
 	if o.Sym == nil || o.Sym.register() {
@@ -305,7 +310,8 @@ func (r *resolver) lookup(pos Pos, name string) *Symbol {
 	if known && b.depth >= r.ranged {
 		return b.sym
 	}
-	// A register of a range gets its symbol when it is first used; the innermost declaration counts, among ranges and single names.
+	// A register of a range gets its symbol when it is first used; the innermost declaration
+	// counts, among ranges and single names.
 	var in regRange
 	for base, number := range rangeSplits(name) {
 		list := r.ranges[base]

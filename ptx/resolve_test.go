@@ -82,7 +82,8 @@ func checkCode(t *testing.T, c *Code) {
 	}
 }
 
-// TestScopes numbers the registers that each "use" instruction names, in order of first use, and expects equal numbers for equal registers.
+// TestScopes numbers the registers that each "use" instruction names, in order of first use, and
+// expects equal numbers for equal registers.
 func TestScopes(t *testing.T) {
 	p := mustResolve(t, header+`
 .global .b32 g;

@@ -2,8 +2,9 @@ package ptx
 
 import "strings"
 
-// scanner is the lexer: a cursor over the source that recognizes one token at a time on the parser's request, and returns substrings. Each of its
-// methods leaves the cursor directly after what was read, without skipping space, since adjacency matters in PTX (%tid.x, ld.global).
+// scanner is the lexer: a cursor over the source that recognizes one token at a time on the
+// parser's request, and returns substrings. Each of its methods leaves the cursor directly after
+// what was read, without skipping space, since adjacency matters in PTX (%tid.x, ld.global).
 type scanner struct {
 	src       string
 	pos       int
@@ -46,8 +47,8 @@ var class = func() (t [256]uint8) {
 	return t
 }()
 
-// newScanner starts at the source's first byte, or after a byte order mark. It drops zero bytes at the end, which strings from fat binaries
-// have.
+// newScanner starts at the source's first byte, or after a byte order mark. It drops zero bytes at
+// the end, which strings from fat binaries have.
 func newScanner(src string) scanner {
 	src = strings.TrimRight(src, "\x00")
 	s := scanner{src: src, line: 1}
@@ -79,7 +80,8 @@ func (s *scanner) peekAt(n int) byte {
 // atEnd reports whether the source is exhausted.
 func (s *scanner) atEnd() bool { return s.pos >= len(s.src) }
 
-// skip skips space, comments and lines that begin with # (left by a preprocessor). An unclosed comment ends the source.
+// skip skips space, comments and lines that begin with # (left by a preprocessor). An unclosed
+// comment ends the source.
 func (s *scanner) skip() {
 	for s.pos < len(s.src) {
 		switch c := s.src[s.pos]; {
@@ -160,8 +162,8 @@ func (s *scanner) name() string {
 	return s.src[start:i]
 }
 
-// word reads the word after a dot at the cursor: letters, digits and, between them, double colons, as in .shared::cta. It returns the word
-// without the dot, or "" if there is none.
+// word reads the word after a dot at the cursor: letters, digits and, between them, double colons,
+// as in .shared::cta. It returns the word without the dot, or "" if there is none.
 func (s *scanner) word() string {
 	if s.peek() != '.' || class[s.peekAt(1)]&isIdent == 0 {
 		return ""
@@ -200,8 +202,8 @@ func (s *scanner) keyword(name string) bool {
 	return true
 }
 
-// number reads the text of a numeric constant: digits, then the letters, digits, points and signed exponents that belong to it. It returns ""
-// if there is none.
+// number reads the text of a numeric constant: digits, then the letters, digits, points and signed
+// exponents that belong to it. It returns "" if there is none.
 func (s *scanner) number() string {
 	start, i := s.pos, s.pos
 	if i >= len(s.src) || class[s.src[i]]&isDigit == 0 {
@@ -222,8 +224,8 @@ func (s *scanner) number() string {
 	return s.src[start:i]
 }
 
-// str reads a string in double quotes and returns what is between them, unprocessed. It returns false if there is none or it does not end on
-// its line.
+// str reads a string in double quotes and returns what is between them, unprocessed. It returns
+// false if there is none or it does not end on its line.
 func (s *scanner) str() (string, bool) {
 	if s.peek() != '"' {
 		return "", false

@@ -1,7 +1,7 @@
 package ptx
 
-// slab allocates values of T in chunks, so that a tree of a million nodes takes a thousand allocations. A chunk lives as long as any value in
-// it.
+// slab allocates values of T in chunks, so that a tree of a million nodes takes a thousand
+// allocations. A chunk lives as long as any value in it.
 type slab[T any] struct {
 	free []T
 	size int // of the last chunk

@@ -33,5 +33,6 @@ func init() {
 	}
 }
 
-// Special returns the symbol of the predefined special register called name, or nil. All functions of all modules share it.
+// Special returns the symbol of the predefined special register called name, or nil. All functions
+// of all modules share it.
 func Special(name string) *Symbol { return specials[name] }

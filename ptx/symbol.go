@@ -16,7 +16,8 @@ const (
 	SymPrototype                   // a .callprototype: Proto
 )
 
-// Symbol is what a name refers to in its scope. Two uses of a name in the same scope share a Symbol, so symbols may be compared by address.
+// Symbol is what a name refers to in its scope. Two uses of a name in the same scope share a
+// Symbol, so symbols may be compared by address.
 type Symbol struct {
 	Kind   SymbolKind
 	Name   string

@@ -1,7 +1,7 @@
 package ptx
 
-// Pos is a position in the source: line and column, both from 1, the column in bytes. The zero Pos means no position, as in a tree that was
-// built rather than parsed.
+// Pos is a position in the source: line and column, both from 1, the column in bytes. The zero Pos
+// means no position, as in a tree that was built rather than parsed.
 type Pos struct {
 	Line, Col uint32
 }
@@ -31,8 +31,8 @@ type Item interface {
 	item()
 }
 
-// Stmt is a statement in a function's body: *Instr, *Label, *Var, *Block, *Loc, *File, *Pragma, *BranchTargets,
-// *CallTargets or *CallPrototype.
+// Stmt is a statement in a function's body: *Instr, *Label, *Var, *Block, *Loc, *File, *Pragma,
+// *BranchTargets, *CallTargets or *CallPrototype.
 type Stmt interface {
 	Position() Pos
 	stmt()
@@ -61,8 +61,9 @@ func (f *Func) Directive(name string) (Directive, bool) {
 	return Directive{}, false
 }
 
-// Directive is a performance-tuning or ABI directive of a function: .maxntid, .reqntid, .minnctapersm, .maxnreg,
-// .maxclusterrank, .reqnctapercluster, .explicitcluster, .noreturn, .abi_preserve, .pragma and whatever comes next.
+// Directive is a performance-tuning or ABI directive of a function: .maxntid, .reqntid,
+// .minnctapersm, .maxnreg, .maxclusterrank, .reqnctapercluster, .explicitcluster, .noreturn,
+// .abi_preserve, .pragma and whatever comes next.
 type Directive struct {
 	Pos  Pos
 	Name string   // without the dot
@@ -76,7 +77,8 @@ type Attribute struct {
 	Args []uint64
 }
 
-// Var is one declared variable, register or parameter. A declaration of several names is several Vars.
+// Var is one declared variable, register or parameter. A declaration of several names is several
+// Vars.
 type Var struct {
 	Pos        Pos
 	Linking    Linking
@@ -92,17 +94,20 @@ type Var struct {
 	Init       *Init   // nil without an initializer
 }
 
-// Unsized is the dimension of an array declared with empty brackets. With an initializer the array is as long as that (see [Var.Len]); others
-// are .extern arrays in dynamic shared memory, or variadic parameters.
+// Unsized is the dimension of an array declared with empty brackets. With an initializer the array
+// is as long as that (see [Var.Len]); others are .extern arrays in dynamic shared memory, or
+// variadic parameters.
 const Unsized int64 = -1
 
-// Ptr is a kernel parameter's .ptr attribute: the pointer's state space, and its target's alignment.
+// Ptr is a kernel parameter's .ptr attribute: the pointer's state space, and its target's
+// alignment.
 type Ptr struct {
 	Space Space // Const, Global, Local or Shared; NoSpace means generic
 	Align int   // bytes; 0 when not given
 }
 
-// Block is a scope in braces: a function's body, or a nested block. Names declared in it, including labels, end with it.
+// Block is a scope in braces: a function's body, or a nested block. Names declared in it, including
+// labels, end with it.
 type Block struct {
 	Pos   Pos // of the opening brace
 	Stmts []Stmt
@@ -155,8 +160,8 @@ type Alias struct {
 	Name, Of string
 }
 
-// Section is a .section directive with DWARF data, kept as text: its lines are data directives (.b8, .b32, …) and labels, which Parse checks
-// and which don't matter for execution.
+// Section is a .section directive with DWARF data, kept as text: its lines are data directives
+// (.b8, .b32, …) and labels, which Parse checks and which don't matter for execution.
 type Section struct {
 	Pos  Pos
 	Name string // with its leading dot, ".debug_info"
@@ -178,7 +183,8 @@ type CallTargets struct {
 	Funcs []string
 }
 
-// CallPrototype is a .callprototype directive: the signature of an indirect call. Its parameters are often all called "_".
+// CallPrototype is a .callprototype directive: the signature of an indirect call. Its parameters
+// are often all called "_".
 type CallPrototype struct {
 	Pos        Pos
 	Name       string // the label before the directive

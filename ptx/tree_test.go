@@ -145,7 +145,8 @@ func TestCall(t *testing.T) {
 	}
 }
 
-// TestRegistersByDeclaration checks that without a percent sign only a declaration in scope makes a register.
+// TestRegistersByDeclaration checks that without a percent sign only a declaration in scope makes a
+// register.
 func TestRegistersByDeclaration(t *testing.T) {
 	for _, c := range []struct {
 		decls string

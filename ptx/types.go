@@ -185,7 +185,8 @@ var typesByName = func() map[string]Type {
 	return m
 }()
 
-// ParseType returns the type called name, without its dot: "f32", for declarations and instructions' modifiers.
+// ParseType returns the type called name, without its dot: "f32", for declarations and
+// instructions' modifiers.
 func ParseType(name string) (Type, bool) {
 	t, ok := typesByName[name]
 	return t, ok

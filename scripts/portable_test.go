@@ -1,5 +1,5 @@
-// Package scripts_test tests the scripts that a machine without Debian's archive or
-// a network can test too.
+// Package scripts_test tests the scripts that a machine without Debian's archive or a network can
+// test too.
 package scripts_test
 
 import (
@@ -35,8 +35,8 @@ func write(t *testing.T, dir string, files ...file) {
 	}
 }
 
-// pack runs portable-vm.sh with a compiler that notes how it was called and a
-// compressor of the test's. It returns the tarball's name and what the script said.
+// pack runs portable-vm.sh with a compiler that notes how it was called and a compressor of the
+// test's. It returns the tarball's name and what the script said.
 func pack(t *testing.T, xz string, files ...string) (out, said string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,8 +69,7 @@ func pack(t *testing.T, xz string, files ...string) (out, said string, err error
 	return out, string(b), err
 }
 
-// TestPortableVM: QEMU's own files and no others go along, and vgpud without its
-// symbols.
+// TestPortableVM: QEMU's own files and no others go along, and vgpud without its symbols.
 func TestPortableVM(t *testing.T) {
 	along := filepath.Join(t.TempDir(), "vgpuctl")
 	write(t, filepath.Dir(along), file{"vgpuctl", "along"})

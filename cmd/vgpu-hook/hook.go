@@ -115,9 +115,8 @@ func (h *hook) prepare(ctx context.Context, v *domain.Domain) error {
 		}
 	}
 	// libvirt starts only domains that it believes are not running, so existing virtual GPUs were
-	// left behind when libvirt or the host's QEMU crashed.
-	// libvirt starts a domain that it believes not to run, so what there is was
-	// left behind when libvirt or the host's QEMU broke down.
+	// left behind when libvirt or the host's QEMU crashed. libvirt starts a domain that it believes
+	// not to run, so what there is was left behind when libvirt or the host's QEMU broke down.
 	if err := h.remove(ctx, v.UUID, vms); err != nil {
 		return err
 	}

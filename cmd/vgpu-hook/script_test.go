@@ -38,8 +38,8 @@ const plain = `<domain type='kvm'>
 </domain>
 `
 
-// TestScripts runs the scripts in testdata, each with a daemon of its own and
-// two domains: one with virtual GPUs, web1.xml, and one without, plain.xml.
+// TestScripts runs the scripts in testdata, each with a daemon of its own and two domains: one with
+// virtual GPUs, web1.xml, and one without, plain.xml.
 func TestScripts(t *testing.T) {
 	deploy, err := filepath.Abs("../../deploy")
 	if err != nil {

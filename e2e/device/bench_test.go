@@ -10,7 +10,8 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// BenchmarkEmptyLaunch measures an empty kernel from submission to completion, with the executor polling and asleep.
+// BenchmarkEmptyLaunch measures an empty kernel from submission to completion, with the executor
+// polling and asleep.
 func BenchmarkEmptyLaunch(b *testing.B) {
 	for _, c := range []struct {
 		name   string
@@ -53,8 +54,8 @@ func BenchmarkEmptyLaunch(b *testing.B) {
 	}
 }
 
-// BenchmarkNops measures commands through one channel, each with a completion. Deeper rings pay off if other processes want the
-// processors: more is done before the other side must get one.
+// BenchmarkNops measures commands through one channel, each with a completion. Deeper rings pay off
+// if other processes want the processors: more is done before the other side must get one.
 func BenchmarkNops(b *testing.B) {
 	for _, depth := range []int{1024, 16384} {
 		b.Run(fmt.Sprintf("depth=%d", depth), func(b *testing.B) {

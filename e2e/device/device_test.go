@@ -188,8 +188,8 @@ func TestContextResetOverTheBus(t *testing.T) {
 	use(t, gpu)
 }
 
-// TestGuestDies closes the socket while a guest works: everything is dropped, and the next guest finds neither contexts nor another
-// guest's bytes.
+// TestGuestDies closes the socket while a guest works: everything is dropped, and the next guest
+// finds neither contexts nor another guest's bytes.
 func TestGuestDies(t *testing.T) {
 	g := serve(t, 0)
 	before, goroutines := openFiles(t), 0

@@ -46,8 +46,8 @@ var layers = []layer{
 	{"e2e", 7},
 }
 
-// rule forbids the packages under each of from to import any of to, with the reason. A package
-// of this module must not import it indirectly either, nor in its tests.
+// rule forbids the packages under each of from to import any of to, with the reason. A package of
+// this module must not import it indirectly either, nor in its tests.
 type rule struct {
 	from   []string // folders of this module
 	to     []string // layers or packages of this module, or packages of the standard library
@@ -83,8 +83,8 @@ func (r rule) forbids(path string) bool {
 	})
 }
 
-// pairs lists imports by tests from another room of the same floor or of a higher one,
-// with the reason for each.
+// pairs lists imports by tests from another room of the same floor or of a higher one, with the
+// reason for each.
 var pairs = []struct {
 	from, to, reason string
 }{
@@ -237,8 +237,8 @@ func TestNoImportClimbs(t *testing.T) {
 	}
 }
 
-// TestDaemonDoesNotLinkTheExecutor: what decides about guests carries no code that executes their commands. The daemon's
-// tests start executors, so that only the package itself counts.
+// TestDaemonDoesNotLinkTheExecutor: what decides about guests carries no code that executes their
+// commands. The daemon's tests start executors, so that only the package itself counts.
 func TestDaemonDoesNotLinkTheExecutor(t *testing.T) {
 	of := make(map[string][]string)
 	for _, p := range list(t) {
@@ -258,8 +258,8 @@ func TestForbiddenImports(t *testing.T) {
 		of[p.ImportPath] = p.Imports
 	}
 	for _, p := range pkgs {
-		// Through the standard library everything imports os, and tests may read files: only
-		// direct imports of it count, and only those of the package itself.
+		// Through the standard library everything imports os, and tests may read files: only direct
+		// imports of it count, and only those of the package itself.
 		all := slices.DeleteFunc(closure(slices.Concat(p.Imports, p.tests()), of), func(path string) bool {
 			return !under(path, module)
 		})

@@ -160,7 +160,8 @@ func (h *machine) starts(uuid string) {
 	h.awaitConsole("web1", agentReady, 1)
 }
 
-// agentReady is the agent's message about a virtual GPU on which it has run a kernel with the right result.
+// agentReady is the agent's message about a virtual GPU on which it has run a kernel with the right
+// result.
 const agentReady = `msg="virtual GPU ready"`
 
 func (h *machine) weightAtRunTime(*testing.T) {
@@ -217,8 +218,8 @@ func (h *machine) plugAndUnplug(t *testing.T) {
 	}
 }
 
-// saveAndMigrate tests what happens on a save: QEMU 11.1 saves a VM with a vfio-user device as if there were none, and asks no program of
-// ours before. So the restore is what is refused.
+// saveAndMigrate tests what happens on a save: QEMU 11.1 saves a VM with a vfio-user device as if
+// there were none, and asks no program of ours before. So the restore is what is refused.
 func (h *machine) saveAndMigrate(t *testing.T) {
 	got := h.fails("virsh", "migrate", "--live", "web1", "qemu+unix:///system?socket=/run/libvirt/libvirt-sock")
 	if !strings.Contains(got, "vgpud: domain web1: a domain with a virtual GPU can't be migrated while it runs") {
@@ -339,8 +340,9 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// BenchmarkAttach measures `vgpuctl attach` to a VM whose guest runs. host-ms is the part until QEMU is connected, which is the host's; the
-// rest is the guest's, which finds the device and assigns addresses.
+// BenchmarkAttach measures `vgpuctl attach` to a VM whose guest runs. host-ms is the part until
+// QEMU is connected, which is the host's; the rest is the guest's, which finds the device and
+// assigns addresses.
 func BenchmarkAttach(b *testing.B) {
 	h := newMachine(b)
 	h.define("web1")

@@ -334,8 +334,8 @@ func (h *machine) console(name string) string {
 	return string(b)
 }
 
-// domainXML is a domain without virtual GPUs. QEMU's default processor is AMD's with 40 address bits, which leaves no addresses for BARs
-// behind ports.
+// domainXML is a domain without virtual GPUs. QEMU's default processor is AMD's with 40 address
+// bits, which leaves no addresses for BARs behind ports.
 const domainXML = `<domain type='qemu'>
   <name>NAME</name>
   <memory unit='MiB'>128</memory>

@@ -23,8 +23,8 @@ func TestNoSpace(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name string
-		// cpu is the guest's. QEMU's default qemu64 is AMD's with 40 address bits, and room is assigned at the end of what these
-		// reach.
+		// cpu is the guest's. QEMU's default qemu64 is AMD's with 40 address bits, and room is
+		// assigned at the end of what these reach.
 		cpu     string
 		reserve int
 		problem string

@@ -15,7 +15,8 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// vmmMischief are the ways in which a VMM misbehaves. Each attaches by itself, and calls begun when it has misbehaved at least once.
+// vmmMischief are the ways in which a VMM misbehaves. Each attaches by itself, and calls begun when
+// it has misbehaved at least once.
 var vmmMischief = map[string]func(ctx context.Context, socket string, begun func()) error{
 	"reads no replies": func(_ context.Context, socket string, begun func()) error {
 		for {

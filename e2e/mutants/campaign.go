@@ -70,7 +70,8 @@ func (c *campaign) run(ctx context.Context, patches []patch) ([]result, error) {
 	return results, nil
 }
 
-// unpatched returns "" if the test passes in the tree as it is, and otherwise why it can't show anything.
+// unpatched returns "" if the test passes in the tree as it is, and otherwise why it can't show
+// anything.
 func (c *campaign) unpatched(ctx context.Context, test command) (verdict, error) {
 	how, said, err := c.tree.test(ctx, test, c.tags, c.limit)
 	if err != nil {

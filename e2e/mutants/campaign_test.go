@@ -67,7 +67,8 @@ var _ = double.Half
 `,
 }
 
-// toyTree writes the toy into a checkout without commits, and patches that each replace one line of double.go by others.
+// toyTree writes the toy into a checkout without commits, and patches that each replace one line of
+// double.go by others.
 func toyTree(t *testing.T, patches map[string][3]string) string {
 	t.Helper()
 	needGit(t)

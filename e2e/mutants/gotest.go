@@ -71,7 +71,8 @@ func (t tree) test(ctx context.Context, c command, tags string, limit time.Durat
 	return how, said, nil
 }
 
-// compile compiles all packages of the tree. If one does not compile, it returns false and the output.
+// compile compiles all packages of the tree. If one does not compile, it returns false and the
+// output.
 func (t tree) compile(ctx context.Context, tags string) (bool, string, error) {
 	// Unlike go build, this links nothing.
 	out, err := t.goTool(ctx, "list", "-export", "-tags="+tags, "-f", "{{/**/}}", "./...")
@@ -84,8 +85,8 @@ func (t tree) compile(ctx context.Context, tags string) (bool, string, error) {
 	return err == nil, tail(out), nil
 }
 
-// goTool runs the go command in the tree and returns its output. If ctx ends, so does every process that the command started in its
-// group.
+// goTool runs the go command in the tree and returns its output. If ctx ends, so does every process
+// that the command started in its group.
 func (t tree) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = t.dir
@@ -109,7 +110,8 @@ type event struct {
 	FailedBuild string
 }
 
-// judge interprets the output of go test -json. depth is the number of levels in its tests' names; bad reports whether go test failed.
+// judge interprets the output of go test -json. depth is the number of levels in its tests' names;
+// bad reports whether go test failed.
 func judge(out []byte, depth int, bad bool) (ending, string) {
 	var said strings.Builder
 	var ran, ok, fell, unbuilt bool

@@ -1,21 +1,24 @@
-// Command mutants shows that tests notice what they are there for. Each file in patches/ removes one mechanism from the tree and names the
-// test that must then fail:
+// Command mutants shows that tests notice what they are there for. Each file in patches/ removes
+// one mechanism from the tree and names the test that must then fail:
 //
 //	Item: 13 A1
 //	Removes: the groups of lanes of a warp exchange
 //	Fails: go test ./gpu/soft/simt -run '^TestExchangeGroups$'
 //
-// An empty line and a git diff follow. The command works on a copy of the tree, including uncommitted changes, and removes the copy at the
-// end. Each named test must pass there; then, for each patch, it applies the patch, compiles everything, runs the test, which must fail, and
-// reverts the patch. A tree that does not compile or a test that did not run shows nothing, and counts as a failure of its own.
+// An empty line and a git diff follow. The command works on a copy of the tree, including
+// uncommitted changes, and removes the copy at the end. Each named test must pass there; then, for
+// each patch, it applies the patch, compiles everything, runs the test, which must fail, and
+// reverts the patch. A tree that does not compile or a test that did not run shows nothing, and
+// counts as a failure of its own.
 //
 //	mutants                 all patches
 //	mutants -run '^13 C'    those whose item, a space and name match
 //	mutants -o json         for programs
 //
-// Reading order: patch.go reads patches, tree.go copies the tree and changes the copy, gotest.go runs a test and determines how it ended,
-// campaign.go runs everything, table.go prints. What is downloaded or built outside the tree, such as the initramfs of the tests' VMs, is not
-// in the copy: a patch names a test that builds what it runs.
+// Reading order: patch.go reads patches, tree.go copies the tree and changes the copy, gotest.go
+// runs a test and determines how it ended, campaign.go runs everything, table.go prints. What is
+// downloaded or built outside the tree, such as the initramfs of the tests' VMs, is not in the
+// copy: a patch names a test that builds what it runs.
 package main
 
 import (
@@ -46,7 +49,8 @@ func main() {
 	}
 }
 
-// run executes the command line args. It returns an error if any of the chosen patches was not killed.
+// run executes the command line args. It returns an error if any of the chosen patches was not
+// killed.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	f := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	f.SetOutput(stderr)

@@ -75,7 +75,8 @@ func readPatches(dir string, which *regexp.Regexp) ([]patch, error) {
 	return patches, nil
 }
 
-// parsePatch parses a patch file: three header lines in this order, an empty line and a diff. It leaves the name empty.
+// parsePatch parses a patch file: three header lines in this order, an empty line and a diff. It
+// leaves the name empty.
 func parsePatch(text string) (patch, error) {
 	var p patch
 	var fails string
@@ -113,7 +114,8 @@ var flags = map[string]bool{
 	"-race": false, "-short": false, "-v": false,
 }
 
-// parseCommand parses "go test PKG -run 'RE' [flags] [-args …]", in any order that go test accepts. No shell sees it.
+// parseCommand parses "go test PKG -run 'RE' [flags] [-args …]", in any order that go test accepts.
+// No shell sees it.
 func parseCommand(line string) (command, error) {
 	words, err := split(line)
 	if err != nil {
@@ -178,10 +180,12 @@ func parseCommand(line string) (command, error) {
 	return c, nil
 }
 
-// bare matches a word that means the same to every shell without quotes. A dollar sign does only at its end.
+// bare matches a word that means the same to every shell without quotes. A dollar sign does only at
+// its end.
 var bare = regexp.MustCompile(`^[A-Za-z0-9_./=:,+^@%-]+\$?$`)
 
-// split splits a line into words, at blanks outside single or double quotes. It refuses everything else that a shell might interpret.
+// split splits a line into words, at blanks outside single or double quotes. It refuses everything
+// else that a shell might interpret.
 func split(line string) ([]string, error) {
 	var words []string
 	for {
@@ -217,8 +221,8 @@ func split(line string) ([]string, error) {
 	}
 }
 
-// elements splits the argument of -run at the slashes outside brackets and parentheses, as package testing does: each element is matched
-// against one level of a test's name.
+// elements splits the argument of -run at the slashes outside brackets and parentheses, as package
+// testing does: each element is matched against one level of a test's name.
 func elements(run string) []string {
 	var parts []string
 	brackets, parens, from := 0, 0, 0

@@ -129,8 +129,8 @@ func TestElements(t *testing.T) {
 // root is the tree's directory relative to this package's.
 const root = "../.."
 
-// TestPatchesApply checks that each committed patch applies to the tree and names an existing test. `make mutants` shows that the test
-// fails.
+// TestPatchesApply checks that each committed patch applies to the tree and names an existing test.
+// `make mutants` shows that the test fails.
 func TestPatchesApply(t *testing.T) {
 	needGit(t)
 	patches, err := readPatches(filepath.Join(root, "e2e", "mutants", "patches"), regexp.MustCompile(""))

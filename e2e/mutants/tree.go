@@ -16,7 +16,8 @@ import (
 // tree is a copy of a tree's files, outside any checkout.
 type tree struct{ dir string }
 
-// copyTree copies the files below root of its checkout: those that git tracks, in their current state, and those that git does not ignore.
+// copyTree copies the files below root of its checkout: those that git tracks, in their current
+// state, and those that git does not ignore.
 func copyTree(ctx context.Context, root string) (tree, error) {
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = root
@@ -49,7 +50,8 @@ func copyTree(ctx context.Context, root string) (tree, error) {
 	return t, nil
 }
 
-// copyFile copies a file or a symbolic link. It copies nothing if there is none: git lists files whose removal is not committed.
+// copyFile copies a file or a symbolic link. It copies nothing if there is none: git lists files
+// whose removal is not committed.
 func copyFile(from, to string) error {
 	info, err := os.Lstat(from)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -87,7 +89,8 @@ func copyFile(from, to string) error {
 // remove removes the copy.
 func (t tree) remove() error { return os.RemoveAll(t.dir) }
 
-// apply applies a diff, completely or not at all. With "--check" it only checks whether it could, with "--reverse" it reverts it.
+// apply applies a diff, completely or not at all. With "--check" it only checks whether it could,
+// with "--reverse" it reverts it.
 func (t tree) apply(ctx context.Context, diff string, options ...string) error {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"apply", "--whitespace=nowarn"}, options...)...)
 	cmd.Dir = t.dir

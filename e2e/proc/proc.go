@@ -59,11 +59,12 @@ func Open(pid int) (map[string]string, error) {
 	return open, nil
 }
 
-// clockTick is the unit of times in /proc, 1/USER_HZ, which is the same on all machines that Go supports.
+// clockTick is the unit of times in /proc, 1/USER_HZ, which is the same on all machines that Go
+// supports.
 const clockTick = 10 * time.Millisecond
 
-// CPUTime returns the processor time that a process has used so far, in steps of 10 ms. If the process has ended, the error is
-// [fs.ErrNotExist].
+// CPUTime returns the processor time that a process has used so far, in steps of 10 ms. If the
+// process has ended, the error is [fs.ErrNotExist].
 func CPUTime(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -80,7 +81,8 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(u+s) * clockTick, errors.Join(err1, err2)
 }
 
-// CPUTimeOfProgram returns the processor time of all running processes of a program, by its absolute path.
+// CPUTimeOfProgram returns the processor time of all running processes of a program, by its
+// absolute path.
 func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {

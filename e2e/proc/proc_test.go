@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// TestWhatProcessesDo compares what is read about this process, and a child that ends, with what they do.
+// TestWhatProcessesDo compares what is read about this process, and a child that ends, with what
+// they do.
 func TestWhatProcessesDo(t *testing.T) {
 	child := exec.Command("sleep", "60")
 	if err := child.Start(); err != nil {
@@ -80,7 +81,8 @@ func TestDescriptorsAreCounted(t *testing.T) {
 	}
 }
 
-// TestKernelsThreads checks that the kernel's threads are found if they are visible, and none otherwise.
+// TestKernelsThreads checks that the kernel's threads are found if they are visible, and none
+// otherwise.
 func TestKernelsThreads(t *testing.T) {
 	if d, err := CPUTimeOfKernel("no such thread"); d != 0 || err != nil {
 		t.Errorf("%v, %v", d, err)

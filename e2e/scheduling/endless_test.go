@@ -9,14 +9,14 @@ import (
 	"vgpud/mediator/daemon"
 )
 
-// offenders are programs of a guest that keeps the GPU for as long as it can, in each of
-// 16 contexts.
+// offenders are programs of a guest that keeps the GPU for as long as it can, in each of 16
+// contexts.
 var offenders = []struct {
 	name     string
 	channels int
 	program  func(a *actor)
-	// least is the part that its neighbour has to have, where that is not a quarter: of
-	// kernels that end, or are ended, shortly before the limit there may be more in some 20 s.
+	// least is the part that its neighbour has to have, where that is not a quarter: of kernels
+	// that end, or are ended, shortly before the limit there may be more in some 20 s.
 	least float64
 }{
 	{name: "endless", channels: 1, program: func(a *actor) { a.keep(0, 2, 0) }},
@@ -49,9 +49,9 @@ var offenders = []struct {
 	}},
 }
 
-// TestEndlessContexts: a guest that is entitled to a third of the GPU, beside one with 16
-// contexts whose kernels run as long as they may, has at least a quarter of it in any 20
-// seconds, and waits for no more than one kernel time limit.
+// TestEndlessContexts: a guest that is entitled to a third of the GPU, beside one with 16 contexts
+// whose kernels run as long as they may, has at least a quarter of it in any 20 seconds, and waits
+// for no more than one kernel time limit.
 func TestEndlessContexts(t *testing.T) {
 	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices, machine.CoRun} {
 		for _, o := range offenders {

@@ -19,8 +19,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// world is a GPU in simulated time, with the executors of its guests' contexts and the scheduler that
-// shares it as they are in the product.
+// world is a GPU in simulated time, with the executors of its guests' contexts and the scheduler
+// that shares it as they are in the product.
 type world struct {
 	t      testing.TB
 	clock  clock.Sim
@@ -366,8 +366,8 @@ func (w *world) mark() {
 	w.marks = append(w.marks, m)
 }
 
-// least is the least part that the first guest had of any time of that length, and
-// longest the longest time for which the others had the GPU and it had not.
+// least is the least part that the first guest had of any time of that length, and longest the
+// longest time for which the others had the GPU and it had not.
 func (w *world) least(window time.Duration) (part float64, longest time.Duration) {
 	part = 1
 	marks, end, waits := w.marks, 0, 0

@@ -15,9 +15,10 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestAdoptSilentGuest stops a guest's process, whose executor runs on, and restarts the daemon. The daemon starts, governs the
-// others at once, shows the silent one and suspends it, and gives its resources to no other guest. When its process continues, the
-// daemon adopts it and its work goes on.
+// TestAdoptSilentGuest stops a guest's process, whose executor runs on, and restarts the daemon.
+// The daemon starts, governs the others at once, shows the silent one and suspends it, and gives
+// its resources to no other guest. When its process continues, the daemon adopts it and its work
+// goes on.
 func TestAdoptSilentGuest(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")

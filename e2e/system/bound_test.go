@@ -16,10 +16,11 @@ import (
 // contextsOfOffender is the number of the guest's contexts, each with an endless kernel.
 const contextsOfOffender = 16
 
-// TestHostileContexts checks that a guest with an endless kernel in each of 16 contexts, each launched again when its time limit
-// ends it, leaves another guest that is entitled to a third of the GPU its share, and keeps it off the GPU for about one limit at a
-// time. Time is GPU time during which the GPU had work, by the GPU's own accounting, so a busy host makes no difference. Tests in
-// simulated time (mediator) check the exact bounds.
+// TestHostileContexts checks that a guest with an endless kernel in each of 16 contexts, each
+// launched again when its time limit ends it, leaves another guest that is entitled to a third of
+// the GPU its share, and keeps it off the GPU for about one limit at a time. Time is GPU time
+// during which the GPU had work, by the GPU's own accounting, so a busy host makes no difference.
+// Tests in simulated time (mediator) check the exact bounds.
 func TestHostileContexts(t *testing.T) {
 	for _, mode := range []string{"exclusive", "slices", "co-run"} {
 		t.Run(mode, func(t *testing.T) {
@@ -36,11 +37,12 @@ func TestHostileContexts(t *testing.T) {
 	}
 }
 
-// boundLimit is the offender's kernel time limit. Compared with it, the daemon needs little time to see which guest runs and to
-// suspend it.
+// boundLimit is the offender's kernel time limit. Compared with it, the daemon needs little time to
+// see which guest runs and to suspend it.
 const boundLimit = 250 * time.Millisecond
 
-// offend makes a guest launch endless kernels in all its contexts until the test ends. A context whose kernel was ended is reset.
+// offend makes a guest launch endless kernels in all its contexts until the test ends. A context
+// whose kernel was ended is reset.
 func offend(t *testing.T, dev *driver.Device) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -77,11 +79,12 @@ type usage struct{ neighbour, offender time.Duration }
 
 func (u usage) sum() time.Duration { return u.neighbour + u.offender }
 
-// watched is the GPU time that is examined. Where 16 kernels run one after the other and their guest then pays for all of them, any
-// such time has more than six of them in a row.
+// watched is the GPU time that is examined. Where 16 kernels run one after the other and their
+// guest then pays for all of them, any such time has more than six of them in a row.
 const watched = 24 * boundLimit
 
-// look records what the guests have used by now. The error says what is wrong with the latest interval, or that none is long enough.
+// look records what the guests have used by now. The error says what is wrong with the latest
+// interval, or that none is long enough.
 func (w *watch) look(h *host.Host) error {
 	now := usage{own(h, "neighbour"), own(h, "offender")}
 	w.seen = append(w.seen, now)

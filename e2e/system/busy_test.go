@@ -13,8 +13,8 @@ import (
 	"vgpud/e2e/proc"
 )
 
-// busyProcesses is the number of processes that use processor time beside the tests: a test that only waits must not fail on a slow
-// machine.
+// busyProcesses is the number of processes that use processor time beside the tests: a test that
+// only waits must not fail on a slow machine.
 var busyProcesses = flag.Int("busy", 0, "run the tests beside `n` processes that are always busy")
 
 // spinMode makes this test's binary such a process.
@@ -26,7 +26,8 @@ func spin() {
 	}
 }
 
-// startBusy starts n busy processes and returns a function that ends them. They also end with this process, however it ends.
+// startBusy starts n busy processes and returns a function that ends them. They also end with this
+// process, however it ends.
 func startBusy(n int) (end func() error, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -54,7 +55,8 @@ func startBusy(n int) (end func() error, err error) {
 	return end, nil
 }
 
-// TestBusyProcesses checks that there are as many processes as the flag says, and that none survives its end.
+// TestBusyProcesses checks that there are as many processes as the flag says, and that none
+// survives its end.
 func TestBusyProcesses(t *testing.T) {
 	before := spinning(t)
 	if before != *busyProcesses {

@@ -39,9 +39,10 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("sh", append(script, args[1:]...)...))
 }
 
-// checkDemo compares the demo's JSON, in a file, with what is promised, and the accounted time with the GPU's own count. With
-// "calibrated" there is no such count, only the number of kernels and their duration alone; on a soft GPU that duration depends on the
-// host and changes from second to second, so only hardware must match it.
+// checkDemo compares the demo's JSON, in a file, with what is promised, and the accounted time with
+// the GPU's own count. With "calibrated" there is no such count, only the number of kernels and
+// their duration alone; on a soft GPU that duration depends on the host and changes from second to
+// second, so only hardware must match it.
 func checkDemo(ts *testscript.TestScript, neg bool, args []string) {
 	calibrated := len(args) == 2 && args[1] == "calibrated"
 	if neg || len(args) != 1 && !calibrated {

@@ -34,8 +34,9 @@ func statusOf(t *testing.T, path string, names ...string) map[string]string {
 	return got
 }
 
-// TestGuestsAreConfined checks that two guests at work are two users without rights, whose executors' threads all have a filter; and
-// that a daemon started later gives neither of these users to a third guest.
+// TestGuestsAreConfined checks that two guests at work are two users without rights, whose
+// executors' threads all have a filter; and that a daemon started later gives neither of these
+// users to a third guest.
 func TestGuestsAreConfined(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can have processes of other users")

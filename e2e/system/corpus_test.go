@@ -11,9 +11,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestCorpus runs every kernel of the corpus, as compiled for each
-// architecture, through a guest of its own, and checks every result. The guests
-// share the GPU meanwhile.
+// TestCorpus runs every kernel of the corpus, as compiled for each architecture, through a guest of
+// its own, and checks every result. The guests share the GPU meanwhile.
 func TestCorpus(t *testing.T) {
 	h := host.Start(t, "dfq")
 	var wg sync.WaitGroup

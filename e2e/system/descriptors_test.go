@@ -33,8 +33,9 @@ func openFiles(t *testing.T, pid int) map[string]string {
 	return files
 }
 
-// TestDescriptors checks that guests' processes have none of the descriptors that the daemon's parent left open, nor the daemon's log,
-// and that executors have no files except memory and devices.
+// TestDescriptors checks that guests' processes have none of the descriptors that the daemon's
+// parent left open, nor the daemon's log, and that executors have no files except memory and
+// devices.
 func TestDescriptors(t *testing.T) {
 	left, err := os.CreateTemp(t.TempDir(), "left-open-")
 	if err != nil {
@@ -63,7 +64,8 @@ func TestDescriptors(t *testing.T) {
 		t.Fatal("the daemon has not what its starter left open")
 	}
 	log := openFiles(t, h.Daemon.PID())["2"]
-	// A process that was just forked has all of the daemon's descriptors until it executes its program.
+	// A process that was just forked has all of the daemon's descriptors until it executes its
+	// program.
 	var vms []int
 	h.Until("guests' processes to have executed their program", func() error {
 		if vms, err = proc.Children(h.Daemon.PID()); err != nil || len(vms) == 0 {
@@ -123,8 +125,8 @@ func readOnly(t *testing.T, pid int, number string) bool {
 	return false
 }
 
-// TestLogOfAGuestsProcess checks that the messages of a guest's process are in the current daemon's log, marked as its messages, also if
-// another daemon started the process.
+// TestLogOfAGuestsProcess checks that the messages of a guest's process are in the current daemon's
+// log, marked as its messages, also if another daemon started the process.
 func TestLogOfAGuestsProcess(t *testing.T) {
 	h := host.Start(t, "none")
 	v := h.NewVM(api.VMSpec{Name: "a"})

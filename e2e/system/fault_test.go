@@ -16,7 +16,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestFault has a kernel write to an invalid address: its context ends, with the place in the error, and works again after a reset.
+// TestFault has a kernel write to an invalid address: its context ends, with the place in the
+// error, and works again after a reset.
 func TestFault(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")

@@ -10,8 +10,9 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestTwoGPUs gives a guest virtual GPUs on two GPUs, where the daemon places them, and another guest one that fills the gap. Each is
-// accounted on its own GPU, also by that GPU's own clock, and shares are those of the guests of one GPU.
+// TestTwoGPUs gives a guest virtual GPUs on two GPUs, where the daemon places them, and another
+// guest one that fills the gap. Each is accounted on its own GPU, also by that GPU's own clock, and
+// shares are those of the guests of one GPU.
 func TestTwoGPUs(t *testing.T) {
 	h := host.StartGPUs(t, 2, "dfq")
 	const memory = 768 << 20 // of the GPU's 1 GiB
@@ -40,7 +41,8 @@ func TestTwoGPUs(t *testing.T) {
 		t.Errorf("a guest with no room left: %v", err)
 	}
 
-	// Not in every interval: an observer that the host gives no processor misses what happens on its GPU.
+	// Not in every interval: an observer that the host gives no processor misses what happens on
+	// its GPU.
 	before := measure(t, h)
 	h.Until("an account of all guests that is the GPU's own", func() error {
 		after := measure(t, h)

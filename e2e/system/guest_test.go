@@ -56,7 +56,8 @@ func works(t *testing.T, gpu *driver.Context) {
 	}
 }
 
-// bystander is a guest that works all the time, and checks its results, while something happens to another guest.
+// bystander is a guest that works all the time, and checks its results, while something happens to
+// another guest.
 type bystander struct {
 	t    *testing.T
 	h    *host.Host
@@ -66,7 +67,8 @@ type bystander struct {
 	err  error // once done is closed
 }
 
-// newBystander creates a guest that works until the end of the test. An error or a wrong result fails the test.
+// newBystander creates a guest that works until the end of the test. An error or a wrong result
+// fails the test.
 func newBystander(t *testing.T, h *host.Host) *bystander {
 	t.Helper()
 	b := &bystander{t: t, h: h, gpu: newContext(t, h, api.VMSpec{Name: "bystander"}), done: make(chan struct{})}

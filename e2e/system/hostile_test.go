@@ -8,8 +8,9 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestHostileGuest has a guest, or its VMM, do each of many hostile things while another guest works, and then kills it. The other's
-// results stay right, nothing is left behind, and the virtual GPU serves the next client.
+// TestHostileGuest has a guest, or its VMM, do each of many hostile things while another guest
+// works, and then kills it. The other's results stay right, nothing is left behind, and the virtual
+// GPU serves the next client.
 func TestHostileGuest(t *testing.T) {
 	h := host.Start(t, "dfq")
 	by := newBystander(t, h)
@@ -21,8 +22,8 @@ func TestHostileGuest(t *testing.T) {
 	for _, mode := range mischief.Modes() {
 		t.Run(mode, func(t *testing.T) {
 			c := newAttacker(t, mode, v.Socket)
-			// A guest that never leaves the GPU can't be suspended: on a GPU without preemption the bystander waits for it,
-			// which only a time limit bounds.
+			// A guest that never leaves the GPU can't be suspended: on a GPU without preemption the
+			// bystander waits for it, which only a time limit bounds.
 			if mode != "endless kernel" {
 				by.goesOn()
 			}

@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestMemoryIsApart has contexts of one guest and of two use each other's addresses, by kernels and by copies. Each finds its own
-// memory, zeroed, or an error.
+// TestMemoryIsApart has contexts of one guest and of two use each other's addresses, by kernels and
+// by copies. Each finds its own memory, zeroed, or an error.
 func TestMemoryIsApart(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "none")

@@ -26,9 +26,10 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// TestSessionsLeaveNothing attaches guests to a virtual GPU and ends them, by resets and by disconnecting, each with an endless kernel on
-// the GPU. The virtual GPU's process and the GPU's are this test, so that everything they hold can be counted, down to goroutines;
-// executors are processes of their own.
+// TestSessionsLeaveNothing attaches guests to a virtual GPU and ends them, by resets and by
+// disconnecting, each with an endless kernel on the GPU. The virtual GPU's process and the GPU's
+// are this test, so that everything they hold can be counted, down to goroutines; executors are
+// processes of their own.
 func TestSessionsLeaveNothing(t *testing.T) {
 	s := newSessions(t)
 	s.useOnce() // what is created on first use stays

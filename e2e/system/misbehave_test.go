@@ -14,7 +14,8 @@ import (
 	"vgpud/e2e/mischief"
 )
 
-// A guest or VMM that misbehaves is a process that runs this test's binary, so that it can be killed while it does.
+// A guest or VMM that misbehaves is a process that runs this test's binary, so that it can be
+// killed while it does.
 const (
 	modeVariable   = "VGPUD_SYSTEM_TEST_MODE"
 	socketVariable = "VGPUD_SYSTEM_TEST_SOCKET"
@@ -37,7 +38,8 @@ type attacker struct {
 	ended bool
 }
 
-// newAttacker starts a process that attaches to a virtual GPU, and waits until it has misbehaved at least once.
+// newAttacker starts a process that attaches to a virtual GPU, and waits until it has misbehaved at
+// least once.
 func newAttacker(t *testing.T, mode, socket string) *attacker {
 	t.Helper()
 	self, err := os.Executable()

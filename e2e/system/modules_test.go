@@ -12,8 +12,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestBadModules loads invalid modules, and modules not for this GPU. Each gets an error that says where and what; the context stays
-// usable.
+// TestBadModules loads invalid modules, and modules not for this GPU. Each gets an error that says
+// where and what; the context stays usable.
 func TestBadModules(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
@@ -53,8 +53,8 @@ func TestBadModules(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestTexturedKernel loads a module of which one kernel uses a texture. Launching that kernel is an error that names it and what it
-// uses; the other kernel works.
+// TestTexturedKernel loads a module of which one kernel uses a texture. Launching that kernel is an
+// error that names it and what it uses; the other kernel works.
 func TestTexturedKernel(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := newContext(t, h, api.VMSpec{Name: "guest"})

@@ -17,7 +17,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// offGPU is a guest whose endless kernel is off the GPU nearly all the time: its cap is one percent.
+// offGPU is a guest whose endless kernel is off the GPU nearly all the time: its cap is one
+// percent.
 type offGPU struct {
 	t       *testing.T
 	h       *host.Host
@@ -31,7 +32,8 @@ type offGPU struct {
 // endlessLimit is the GPU time after which that kernel is ended.
 const endlessLimit = 500 * time.Millisecond
 
-// newOffGPU starts such a guest beside a bystander on a GPU that can suspend a running kernel, and waits until that has happened.
+// newOffGPU starts such a guest beside a bystander on a GPU that can suspend a running kernel, and
+// waits until that has happened.
 func newOffGPU(t *testing.T) *offGPU {
 	t.Helper()
 	o := &offGPU{t: t, h: host.Start(t, "dfq", "--mode", "slices")}
@@ -115,8 +117,8 @@ func (o *offGPU) ends() {
 	wantError(o.t, "the kernel that was off the GPU", o.kernel.Wait(o.t.Context()), abi.StatusTimeLimit)
 }
 
-// TestOffTheGPU checks that time off the GPU counts neither for the kernel nor for the guest, and that what the guest then computes is
-// right.
+// TestOffTheGPU checks that time off the GPU counts neither for the kernel nor for the guest, and
+// that what the guest then computes is right.
 func TestOffTheGPU(t *testing.T) {
 	o := newOffGPU(t)
 	o.h.Until("a while", func() error {
@@ -145,7 +147,8 @@ func TestOffTheGPU(t *testing.T) {
 	works(t, o.gpu)
 }
 
-// TestDaemonKilledWithContextsOff checks that the executor resumes its context by itself, in the time after which suspensions end.
+// TestDaemonKilledWithContextsOff checks that the executor resumes its context by itself, in the
+// time after which suspensions end.
 func TestDaemonKilledWithContextsOff(t *testing.T) {
 	o := newOffGPU(t)
 	if err := o.h.Daemon.Kill(); err != nil {
@@ -167,7 +170,8 @@ func TestDaemonKilledWithContextsOff(t *testing.T) {
 	o.by.goesOn()
 }
 
-// TestDaemonRestartedWithContextsOff checks that the next daemon resumes what the previous one suspended before it answers requests.
+// TestDaemonRestartedWithContextsOff checks that the next daemon resumes what the previous one
+// suspended before it answers requests.
 func TestDaemonRestartedWithContextsOff(t *testing.T) {
 	o := newOffGPU(t)
 	killed := time.Now()
@@ -191,7 +195,8 @@ func TestDaemonRestartedWithContextsOff(t *testing.T) {
 	o.by.goesOn()
 }
 
-// TestDaemonEndsWithContextsOff checks that a daemon which shuts down leaves no context off the GPU and no time slices set.
+// TestDaemonEndsWithContextsOff checks that a daemon which shuts down leaves no context off the GPU
+// and no time slices set.
 func TestDaemonEndsWithContextsOff(t *testing.T) {
 	o := newOffGPU(t)
 	if err := o.h.Daemon.End(); err != nil {
@@ -205,7 +210,8 @@ func TestDaemonEndsWithContextsOff(t *testing.T) {
 	o.h.StartDaemon()
 }
 
-// TestExecutorKilledOffTheGPU checks that its context is lost, as usual, and that the next one is not affected.
+// TestExecutorKilledOffTheGPU checks that its context is lost, as usual, and that the next one is
+// not affected.
 func TestExecutorKilledOffTheGPU(t *testing.T) {
 	o := newOffGPU(t)
 	executors, err := proc.Children(o.h.VM("off").PID)
@@ -257,11 +263,12 @@ func TestGuestKilledOffTheGPU(t *testing.T) {
 	works(t, newContext(t, o.h, api.VMSpec{Name: "off"}))
 }
 
-// TestTimeSlices checks that guests that always have kernels share a GPU by weight, with time slices of the hardware and without
-// suspensions.
+// TestTimeSlices checks that guests that always have kernels share a GPU by weight, with time
+// slices of the hardware and without suspensions.
 func TestTimeSlices(t *testing.T) {
 	h := host.Start(t, "dfq", "--mode", "slices")
-	// The short guest's queue must outlast moments in which the guest, which sends more, gets no processor.
+	// The short guest's queue must outlast moments in which the guest, which sends more, gets no
+	// processor.
 	busy(t, h, api.VMSpec{Name: "long", Weight: 1}, 3000)
 	busy(t, h, api.VMSpec{Name: "short", Weight: 4}, 1000)
 	h.Until("time slices by weight", func() error {

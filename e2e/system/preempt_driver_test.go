@@ -30,8 +30,8 @@ func preemptible(t *testing.T, h *host.Host, s api.VMSpec, o driver.PreemptOptio
 
 var everyForm = flag.Bool("every-form", false, "run the corpus in every form, not each kernel in one")
 
-// TestCorpusPreemptible runs every kernel of the corpus in one of its forms, or with -every-form in each, through a guest, and checks
-// every result.
+// TestCorpusPreemptible runs every kernel of the corpus in one of its forms, or with -every-form in
+// each, through a guest, and checks every result.
 func TestCorpusPreemptible(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := preemptible(t, h, api.VMSpec{Name: "preemptible"}, driver.PreemptOptions{Forms: preemptForms[0] | preemptForms[1] | preemptForms[2]})
@@ -84,7 +84,8 @@ func runForm(ctx context.Context, gpu *driver.Context, k corpus.Kernel, form abi
 	return n, l.Case.CheckPrinted(printed)
 }
 
-// TestUrgentTakesTheGPU runs an urgent guest beside one with kernels of 30 ms, which are evicted for it. The results of both are right.
+// TestUrgentTakesTheGPU runs an urgent guest beside one with kernels of 30 ms, which are evicted
+// for it. The results of both are right.
 func TestUrgentTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := workload.Batch()
@@ -135,8 +136,8 @@ func TestUrgentTakesTheGPU(t *testing.T) {
 	}
 }
 
-// TestFormByCost lets the cost of launches decide: a kernel of long tasks, for which a check per task costs next to nothing, ends up in
-// the form with that, and computes the same.
+// TestFormByCost lets the cost of launches decide: a kernel of long tasks, for which a check per
+// task costs next to nothing, ends up in the form with that, and computes the same.
 func TestFormByCost(t *testing.T) {
 	gpu := preemptible(t, host.Start(t, "dfq"), api.VMSpec{Name: "tuned"}, driver.PreemptOptions{
 		Wanted: tune.Parameters{Overhead: 0.25}, // on a busy machine measurements are off by several percent

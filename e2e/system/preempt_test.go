@@ -20,7 +20,8 @@ import (
 // urgentPriority is the priority of urgent guests, and their ceiling.
 const urgentPriority = 10
 
-// worker is a guest that computes one case again and again, on two channels of a context, and checks each result.
+// worker is a guest that computes one case again and again, on two channels of a context, and
+// checks each result.
 type worker struct {
 	t    *testing.T
 	h    *host.Host
@@ -31,8 +32,8 @@ type worker struct {
 	err  error // once done is closed
 }
 
-// newWorker creates a guest with preemptible kernels in the given form, which works until the end of the test, with a pause after each
-// case.
+// newWorker creates a guest with preemptible kernels in the given form, which works until the end
+// of the test, with a pause after each case.
 func newWorker(t *testing.T, h *host.Host, s api.VMSpec, form abi.PreemptForm, w workload.Work, pause time.Duration) *worker {
 	t.Helper()
 	k := &worker{t: t, h: h, name: s.Name, done: make(chan struct{})}
@@ -140,13 +141,14 @@ func evictedMore(h *host.Host, name string, than uint64) (v api.VM) {
 	return v
 }
 
-// TestUrgentKernelTakesTheGPU runs an urgent guest beside a batch guest: the batch guest's kernels are evicted for it, and compute the
-// same results.
+// TestUrgentKernelTakesTheGPU runs an urgent guest beside a batch guest: the batch guest's kernels
+// are evicted for it, and compute the same results.
 func TestUrgentKernelTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := newBatch(t, h)
 	batch.goesOn()
-	// Among its own launches, too, the one with the least remaining work comes first, by predictions that vary on a busy machine.
+	// Among its own launches, too, the one with the least remaining work comes first, by
+	// predictions that vary on a busy machine.
 	var alone api.Preemption
 	h.Until("no evictions but for its own launches", func() error {
 		if alone = h.VM("batch").Preemption; alone.Evictions > alone.Caused {
@@ -176,8 +178,8 @@ func TestUrgentKernelTakesTheGPU(t *testing.T) {
 	}
 }
 
-// TestFairQueueTakesTheGPU has two guests with long kernels share by weight: one that is ahead loses the GPU at once, in the middle of a
-// kernel, and computes the same results.
+// TestFairQueueTakesTheGPU has two guests with long kernels share by weight: one that is ahead
+// loses the GPU at once, in the middle of a kernel, and computes the same results.
 func TestFairQueueTakesTheGPU(t *testing.T) {
 	h := host.Start(t, "dfq")
 	light := newBatch(t, h)
@@ -190,8 +192,8 @@ func TestFairQueueTakesTheGPU(t *testing.T) {
 	}
 }
 
-// TestSomeSMsAreEnough runs kernels of two guests at the same time: the batch guest's leave as many SMs as the urgent one's need, and take
-// them back.
+// TestSomeSMsAreEnough runs kernels of two guests at the same time: the batch guest's leave as many
+// SMs as the urgent one's need, and take them back.
 func TestSomeSMsAreEnough(t *testing.T) {
 	h := host.Start(t, "hpf", "--mode", "co-run")
 	batch := newWorker(t, h, api.VMSpec{Name: "batch"}, abi.PreemptPersistent, workload.Batch().Work[0], 0)
@@ -207,8 +209,8 @@ func TestSomeSMsAreEnough(t *testing.T) {
 	batch.goesOn()
 }
 
-// TestPreemptionOutlivesTheDaemon kills the daemon while launches wait, run and are evicted. They go on without it, and the next daemon
-// finds them.
+// TestPreemptionOutlivesTheDaemon kills the daemon while launches wait, run and are evicted. They
+// go on without it, and the next daemon finds them.
 func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch := newBatch(t, h)
@@ -235,7 +237,8 @@ func TestPreemptionOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// TestNextDaemonHasAnotherPolicy starts daemons in turn whose policies decide about launches and about guests.
+// TestNextDaemonHasAnotherPolicy starts daemons in turn whose policies decide about launches and
+// about guests.
 func TestNextDaemonHasAnotherPolicy(t *testing.T) {
 	h := host.Start(t, "hpf")
 	batch, urgent := newBatch(t, h), newUrgent(t, h)
@@ -294,7 +297,8 @@ func TestPriorityCeiling(t *testing.T) {
 	}
 }
 
-// neverLeaves is a kernel with the parameters of a preemptible one that never checks the evict word.
+// neverLeaves is a kernel with the parameters of a preemptible one that never checks the evict
+// word.
 const neverLeaves = `.version 8.0
 .target sm_80
 .address_size 64

@@ -12,15 +12,17 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestCap runs a guest with a cap alone on the GPU: it always has work, and never gets more than its cap.
+// TestCap runs a guest with a cap alone on the GPU: it always has work, and never gets more than
+// its cap.
 func TestCap(t *testing.T) {
 	h := host.Start(t, "none")
 	const limit = 0.2
 	busy(t, h, api.VMSpec{Name: "capped", Cap: limit}, 150)
 	begin, before := time.Now(), h.VM("capped")
 	var now api.VM
-	// The GPU's clock may lag behind the host's, and what it executes runs on when the guest is suspended: on any machine the excess
-	// is small once the guest has paid back what it used while the daemon had no processor.
+	// The GPU's clock may lag behind the host's, and what it executes runs on when the guest is
+	// suspended: on any machine the excess is small once the guest has paid back what it used while
+	// the daemon had no processor.
 	h.Until("some GPU time, and no more than by the cap", func() error {
 		now = h.VM("capped")
 		used := *now.GPUSecondsOwn - *before.GPUSecondsOwn
@@ -50,8 +52,8 @@ func TestCap(t *testing.T) {
 	}
 }
 
-// entitled waits until a guest is entitled to a share. A guest that the host gives no processor has no work for a moment, and is
-// then entitled to nothing.
+// entitled waits until a guest is entitled to a share. A guest that the host gives no processor has
+// no work for a moment, and is then entitled to nothing.
 func entitled(h *host.Host, name string, share float64) {
 	h.Until(fmt.Sprintf("%s entitled to %v", name, share), func() error {
 		if v := h.VM(name); v.Entitled != share {
@@ -61,8 +63,9 @@ func entitled(h *host.Host, name string, share float64) {
 	})
 }
 
-// TestGuarantee runs a guest with short kernels beside one with kernels ten times as long: without a policy it gets a tenth of the GPU,
-// and with a guarantee most of it. The daemon's successor, and a daemon that reloads its configuration, keep to it.
+// TestGuarantee runs a guest with short kernels beside one with kernels ten times as long: without
+// a policy it gets a tenth of the GPU, and with a guarantee most of it. The daemon's successor, and
+// a daemon that reloads its configuration, keep to it.
 func TestGuarantee(t *testing.T) {
 	h := host.Start(t, "none")
 	busy(t, h, api.VMSpec{Name: "long"}, 1500)

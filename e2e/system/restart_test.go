@@ -15,7 +15,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestDaemonKilled kills the daemon while guests work. They go on; the next daemon finds them with their weights and usage.
+// TestDaemonKilled kills the daemon while guests work. They go on; the next daemon finds them with
+// their weights and usage.
 func TestDaemonKilled(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")
@@ -136,8 +137,8 @@ func TestGPUKilled(t *testing.T) {
 	}
 }
 
-// TestGPUComesBack kills the soft GPU and starts another: the guests' contexts are usable again after a reset, and accounted, and other
-// guests are not affected.
+// TestGPUComesBack kills the soft GPU and starts another: the guests' contexts are usable again
+// after a reset, and accounted, and other guests are not affected.
 func TestGPUComesBack(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")

@@ -14,8 +14,8 @@ import (
 	"vgpud/e2e/host"
 )
 
-// TestService runs the daemon under a service manager of the test, which receives what systemd would, and restarts the daemon while a
-// guest works.
+// TestService runs the daemon under a service manager of the test, which receives what systemd
+// would, and restarts the daemon while a guest works.
 func TestService(t *testing.T) {
 	h := host.Start(t, "dfq")
 	by := newBystander(t, h)

@@ -13,8 +13,9 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestWeights shares the GPU between a guest with long kernels and one with kernels a tenth as long and four times the weight. Without a
-// policy the first gets more of the GPU, since kernels take turns; by weight the second does.
+// TestWeights shares the GPU between a guest with long kernels and one with kernels a tenth as long
+// and four times the weight. Without a policy the first gets more of the GPU, since kernels take
+// turns; by weight the second does.
 func TestWeights(t *testing.T) {
 	h := host.Start(t, "none")
 	// A block of a simple loop: 1.6 µs an iteration.
@@ -22,7 +23,8 @@ func TestWeights(t *testing.T) {
 	busy(t, h, api.VMSpec{Name: "long", Weight: 1}, 10*iterations)
 	busy(t, h, api.VMSpec{Name: "short", Weight: 4}, iterations)
 
-	// Not in every interval: a guest that the host gives no processor has no work, whatever its weight.
+	// Not in every interval: a guest that the host gives no processor has no work, whatever its
+	// weight.
 	h.Until("shares by the kernels' lengths", func() error {
 		if long, short := used(h); long <= short {
 			return fmt.Errorf("without a policy long kernels used %.3f s, short ones %.3f s", long, short)
@@ -49,7 +51,8 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// used waits until each guest has used some GPU time from now on, by accounting, and returns how much.
+// used waits until each guest has used some GPU time from now on, by accounting, and returns how
+// much.
 func used(h *host.Host) (long, short float64) {
 	const enough = 0.25
 	longBefore, shortBefore := h.VM("long").GPUSeconds, h.VM("short").GPUSeconds

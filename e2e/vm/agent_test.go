@@ -39,8 +39,9 @@ func (m *machine) check(args ...string) (r []agent.CheckResult) {
 	return r
 }
 
-// prepared waits until the agent has prepared n devices, and returns them. A device that is plugged while the guest's kernel still releases
-// another may find no room at first: the agent tries it again.
+// prepared waits until the agent has prepared n devices, and returns them. A device that is plugged
+// while the guest's kernel still releases another may find no room at first: the agent tries it
+// again.
 func (m *machine) prepared(n int) (all []agent.Device) {
 	m.tb.Helper()
 	m.h.Until(fmt.Sprintf("%d prepared devices", n), func() error {
@@ -67,7 +68,8 @@ func (m *machine) prepared(n int) (all []agent.Device) {
 	return all
 }
 
-// TestAgent has the agent find a virtual GPU, check it by vfio-pci and by polling, share it, lose a second one, and clear what a program leaves.
+// TestAgent has the agent find a virtual GPU, check it by vfio-pci and by polling, share it, lose a
+// second one, and clear what a program leaves.
 func TestAgent(t *testing.T) {
 	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	m := boot(t, h, qemu.Options{SparePorts: 1}, h.NewVM(api.VMSpec{Name: "vm1"}))
@@ -130,7 +132,8 @@ func (m *machine) unplugged(ways ...string) {
 	}
 }
 
-// killed kills one of two programs that share a device: the agent clears what it left, and the other goes on.
+// killed kills one of two programs that share a device: the agent clears what it left, and the
+// other goes on.
 func (m *machine) killed() {
 	m.tb.Helper()
 	first, second := m.busy("--shared", "0000:00:10.0"), m.busy("--shared", "0000:00:10.0")

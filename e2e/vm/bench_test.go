@@ -21,7 +21,8 @@ import (
 // launches is how many launches of each kind BenchmarkLaunch measures.
 const launches = 1000
 
-// BenchmarkLaunch measures the parts of launches of an empty kernel, in a VM and by our own client on the host, and prints a table.
+// BenchmarkLaunch measures the parts of launches of an empty kernel, in a VM and by our own client
+// on the host, and prints a table.
 func BenchmarkLaunch(b *testing.B) {
 	h := withTimeout(host.Start(b, "dfq"))
 	client, inVM := h.NewVM(api.VMSpec{Name: "client"}), h.NewVM(api.VMSpec{Name: "vm"})
@@ -93,8 +94,9 @@ func printLatencies(tb testing.TB, names []string, reports []workload.LatencyRep
 	}
 }
 
-// BenchmarkIdle measures the processor time that idle VMs take on the host, in parts of one processor for each: with only their agent, and with a
-// program that has a context and does nothing. It prints a table.
+// BenchmarkIdle measures the processor time that idle VMs take on the host, in parts of one
+// processor for each: with only their agent, and with a program that has a context and does
+// nothing. It prints a table.
 func BenchmarkIdle(b *testing.B) {
 	h := withTimeout(host.Start(b, "dfq"))
 	var machines []*machine

@@ -20,8 +20,9 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestCampaign shares a GPU among four VMs with weights 1, 1, 2 and 4 for the time -campaign, and resets one of them once a minute. Over the times
-// in which all four have work, and in which only the other three have, each must get its entitlement within 3 points.
+// TestCampaign shares a GPU among four VMs with weights 1, 1, 2 and 4 for the time -campaign, and
+// resets one of them once a minute. Over the times in which all four have work, and in which only
+// the other three have, each must get its entitlement within 3 points.
 func TestCampaign(t *testing.T) {
 	if *campaign == 0 {
 		t.Skip("minutes long: asked for by -campaign 5m")

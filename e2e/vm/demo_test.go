@@ -11,8 +11,8 @@ import (
 	"vgpud/e2e/host"
 )
 
-// TestDemo runs the demo with VMs as a user does, but shorter. It succeeds only if each guest had results checked in each phase and none was
-// wrong.
+// TestDemo runs the demo with VMs as a user does, but shorter. It succeeds only if each guest had
+// results checked in each phase and none was wrong.
 func TestDemo(t *testing.T) {
 	bin, err := host.Programs()
 	if err != nil {

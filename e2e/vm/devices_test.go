@@ -11,8 +11,8 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestSeveralDevices gives a VM three virtual GPUs, two on one GPU and one on another, and works on all of them at the same time: on the first
-// with every kernel of the corpus.
+// TestSeveralDevices gives a VM three virtual GPUs, two on one GPU and one on another, and works on
+// all of them at the same time: on the first with every kernel of the corpus.
 func TestSeveralDevices(t *testing.T) {
 	h := withTimeout(host.StartGPUs(t, 2, "dfq", slowGPU...))
 	gpus := []api.VM{

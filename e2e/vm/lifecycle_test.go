@@ -16,8 +16,9 @@ import (
 	"vgpud/vfio/qemu"
 )
 
-// TestLife ends a working VM in every possible way, one after the other, while two others share the GPU with it. It checks what remains and
-// what the others notice; they get their entitlement meanwhile. What follows each end shows that the virtual GPU works as before.
+// TestLife ends a working VM in every possible way, one after the other, while two others share the
+// GPU with it. It checks what remains and what the others notice; they get their entitlement
+// meanwhile. What follows each end shows that the virtual GPU works as before.
 func TestLife(t *testing.T) {
 	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	observer := observe(t, h)
@@ -80,7 +81,8 @@ func (v *victim) ends(how func(context.Context) error) {
 	v.gone()
 }
 
-// sharesKept runs how and then checks that the others get their entitlement, also while the VM boots.
+// sharesKept runs how and then checks that the others get their entitlement, also while the VM
+// boots.
 func (v *victim) sharesKept(how func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		if err := how(ctx); err != nil {
@@ -191,7 +193,8 @@ func newVictim(t *testing.T, h *host.Host, observer *driver.Context, name string
 	return v
 }
 
-// measure measures what the host holds for an idle VM; the others work before that and until the end.
+// measure measures what the host holds for an idle VM; the others work before that and until the
+// end.
 func (v *victim) measure() {
 	v.tb.Helper()
 	v.ready()
@@ -221,7 +224,8 @@ func (v *victim) leaves(before host.Footprint) {
 	})
 }
 
-// gone waits until nothing is held for a VM that no longer exists: not by the host's processes, and no context or channel on its virtual GPU.
+// gone waits until nothing is held for a VM that no longer exists: not by the host's processes, and
+// no context or channel on its virtual GPU.
 func (v *victim) gone() {
 	v.tb.Helper()
 	v.h.Until("the VMM's end", func() error {

@@ -149,8 +149,8 @@ type worker struct {
 	err    error // once done is closed
 }
 
-// Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs. Often is medium with more of it between checks, which take a VM
-// longer than the launches.
+// Kinds of work: kernels of about 50, 10 and 1 ms of GPU time, on slow GPUs. Often is medium with
+// more of it between checks, which take a VM longer than the launches.
 var (
 	long   = []workload.Work{{Kernel: "matmul", Size: "small", Repeat: 2}, {Kernel: "scan", Size: "small", Repeat: 1}}
 	medium = []workload.Work{{Kernel: "warp", Size: "small", Repeat: 2}, {Kernel: "reduce", Size: "small", Repeat: 2}}
@@ -158,14 +158,15 @@ var (
 	short  = []workload.Work{{Kernel: "vecadd", Size: "trivial", Repeat: 8}, {Kernel: "nnlayer", Size: "trivial", Repeat: 4}}
 )
 
-// begin starts a program that works at kinds, always with more work waiting, on the virtual GPU at a PCI address, or the only one, and waits until
-// it works.
+// begin starts a program that works at kinds, always with more work waiting, on the virtual GPU at
+// a PCI address, or the only one, and waits until it works.
 func (m *machine) begin(name, address string, kinds []workload.Work) *worker {
 	m.tb.Helper()
 	p := workload.Plan{Name: name, PCI: address, Work: kinds, Workers: 5, Channels: 5, Seed: 1}
 	if address == "" {
-		// For preemptible launches a context allocates GPU memory at its first one, at any time, which would look like memory that another
-		// guest left behind. A plugged device's guest has such launches.
+		// For preemptible launches a context allocates GPU memory at its first one, at any time,
+		// which would look like memory that another guest left behind. A plugged device's guest has
+		// such launches.
 		p.Preempt = "off"
 	}
 	return m.run(p)
@@ -271,7 +272,8 @@ func (w *worker) await() {
 	}
 }
 
-// awaitLost waits for the end of a program whose VM or virtual GPU has gone: that is an error, and until then all its results were right.
+// awaitLost waits for the end of a program whose VM or virtual GPU has gone: that is an error, and
+// until then all its results were right.
 func (w *worker) awaitLost() {
 	w.m.tb.Helper()
 	w.await()

@@ -20,8 +20,9 @@ func used(h *host.Host, workers map[string]*worker) map[string]float64 {
 	return sums
 }
 
-// awaitShares waits for an interval over which guests that always have work get their entitlement, each within 3 points. Not every interval
-// shows that: a VM that the host gives no processor has no work.
+// awaitShares waits for an interval over which guests that always have work get their entitlement,
+// each within 3 points. Not every interval shows that: a VM that the host gives no processor has no
+// work.
 func awaitShares(t testing.TB, h *host.Host, workers map[string]*worker) {
 	t.Helper()
 	const points, enough = 0.03, 2 // GPU seconds

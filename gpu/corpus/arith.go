@@ -21,8 +21,7 @@ func addOdd(x, y float64) float64 {
 	if inexact := e > 0 || e < 0; !inexact || bits&1 != 0 {
 		return s
 	}
-	// The exact sum lies between s and its neighbour on e's side, and that
-	// neighbour is odd.
+	// The exact sum lies between s and its neighbour on e's side, and that neighbour is odd.
 	if (e > 0) == (s > 0) {
 		return math.Float64frombits(bits + 1)
 	}
@@ -50,8 +49,7 @@ func (h float16) float32() float32 {
 	return math.Float32frombits(sign | (exp+112)<<23 | frac<<13)
 }
 
-// half returns x rounded to the nearest half, ties to even. A NaN becomes
-// PTX's canonical 0x7fff.
+// half returns x rounded to the nearest half, ties to even. A NaN becomes PTX's canonical 0x7fff.
 func half(x float64) float16 {
 	if math.IsNaN(x) {
 		return 0x7fff

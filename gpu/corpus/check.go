@@ -83,8 +83,7 @@ func (c *Case) Check(buffer string, got []byte) error {
 	}
 }
 
-// CheckAll reads every buffer with read and checks it. It stops at the first
-// error.
+// CheckAll reads every buffer with read and checks it. It stops at the first error.
 func (c *Case) CheckAll(read func(*Buffer) ([]byte, error)) error {
 	for i := range c.Buffers {
 		b := &c.Buffers[i]

@@ -43,8 +43,8 @@ var localarray = Kernel{
 	},
 }
 
-// postfixProgram returns a program of odd length that leaves one number:
-// numbers are positive, operators are −1 (add), −2 (subtract), −3 (multiply).
+// postfixProgram returns a program of odd length that leaves one number: numbers are positive,
+// operators are −1 (add), −2 (subtract), −3 (multiply).
 func postfixProgram(rng *rand.Rand, length int) []uint16 {
 	program := make([]uint16, length)
 	depth := 0

@@ -3,8 +3,8 @@ package corpus
 import "math/rand/v2"
 
 // throttle spins for a given number of loop iterations. LoGA's Throttle benchmark (§5.2) issues
-// kernels of a given length and sleeps for a given time between them. Here the length is set by
-// the iterations of a loop that neither reads a clock nor accesses memory; the caller sleeps.
+// kernels of a given length and sleeps for a given time between them. Here the length is set by the
+// iterations of a loop that neither reads a clock nor accesses memory; the caller sleeps.
 var throttle = Kernel{
 	Name: "throttle",
 	build: func(size Size, rng *rand.Rand) *Case {

@@ -62,8 +62,8 @@ type Channel struct {
 	// unsignalled word copy, whose signal is queued on demand or with the next command's.
 	signalled atomic.Uint64
 	putting   sync.Mutex // held while a command or its end is queued
-	// interruptsLeft is the number of further commands whose ends raise an interrupt, because a caller is
-	// expected to sleep.
+	// interruptsLeft is the number of further commands whose ends raise an interrupt, because a
+	// caller is expected to sleep.
 	interruptsLeft atomic.Int32
 	dead           atomic.Bool
 	gone           chan struct{} // closed when the context is poisoned or the channel is closed
@@ -78,8 +78,8 @@ type Channel struct {
 	polledAt atomic.Int64 // when the word was last polled, on the host's clock
 }
 
-// poll is a poll, on the host's clock, that found the commands up to fence reached, and the time
-// of the poll before it, which did not.
+// poll is a poll, on the host's clock, that found the commands up to fence reached, and the time of
+// the poll before it, which did not.
 type poll struct {
 	fence      uint64
 	before, at time.Duration

@@ -10,9 +10,9 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// interruptsAfterSleep is the number of commands after a sleep whose ends raise interrupts. An interrupt costs
-// 30 µs of a processor's time on a virtual machine, and it delays the caller if that processor is
-// polling for the end or queueing the next command.
+// interruptsAfterSleep is the number of commands after a sleep whose ends raise interrupts. An
+// interrupt costs 30 µs of a processor's time on a virtual machine, and it delays the caller if
+// that processor is polling for the end or queueing the next command.
 const interruptsAfterSleep = 16
 
 // signal queues the signals for the end of command f in slot i, which is the newest. The context is
@@ -49,8 +49,8 @@ func (ch *Channel) signal(what string, i, f uint64) error {
 	return ch.c.Fault()
 }
 
-// endUnsignalled is end for an urgent word copy: the calls that queue its signals take longer than the
-// copy, and delay on the GPU what it is meant to stop.
+// endUnsignalled is end for an urgent word copy: the calls that queue its signals take longer than
+// the copy, and delay on the GPU what it is meant to stop.
 func (ch *Channel) endUnsignalled(what string, i uint64, err error) (gpu.Fence, error) {
 	defer ch.c.leave()
 	defer ch.putting.Unlock()
@@ -65,8 +65,8 @@ func (ch *Channel) endUnsignalled(what string, i uint64, err error) (gpu.Fence, 
 	return gpu.Fence(f), nil
 }
 
-// signalAll queues the signals for all queued commands. It may have to wait until a command has been
-// queued.
+// signalAll queues the signals for all queued commands. It may have to wait until a command has
+// been queued.
 func (ch *Channel) signalAll() {
 	if ch.signalled.Load() == ch.sent.Load() {
 		return
@@ -76,8 +76,8 @@ func (ch *Channel) signalAll() {
 	ch.signalNewest()
 }
 
-// trySignal is signalAll for a caller that will ask again and must not block. It does nothing while a
-// command is being queued.
+// trySignal is signalAll for a caller that will ask again and must not block. It does nothing while
+// a command is being queued.
 func (ch *Channel) trySignal() {
 	if ch.signalled.Load() == ch.sent.Load() || !ch.putting.TryLock() {
 		return
@@ -203,8 +203,8 @@ func (c *Context) await(f func() error) error {
 	return c.Fault()
 }
 
-// pollInterval returns the polling interval of a caller that has no event to sleep on and has waited for so
-// long: for a kernel of a second, 20000 polls would take 2 % of a core.
+// pollInterval returns the polling interval of a caller that has no event to sleep on and has
+// waited for so long: for a kernel of a second, 20000 polls would take 2 % of a core.
 func pollInterval(waited time.Duration) time.Duration {
 	return min(max(waited/16, 50*time.Microsecond), time.Millisecond)
 }

@@ -7,8 +7,8 @@ import (
 	"vgpud/gpu"
 )
 
-// memoryUse counts the memory that a context uses, within its own limit and within the budget that it
-// shares with its owner's other contexts. It is safe for concurrent use.
+// memoryUse counts the memory that a context uses, within its own limit and within the budget that
+// it shares with its owner's other contexts. It is safe for concurrent use.
 type memoryUse struct {
 	limit  uint64     // 0: none
 	budget gpu.Budget // nil: none

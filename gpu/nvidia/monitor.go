@@ -97,8 +97,8 @@ func (m *Monitor) reach() error {
 	return err
 }
 
-// watchLoss reads the GPU's clock periodically, so that a loss is noticed even if nobody else uses the
-// GPU.
+// watchLoss reads the GPU's clock periodically, so that a loss is noticed even if nobody else uses
+// the GPU.
 func (m *Monitor) watchLoss(ctx context.Context) {
 	for clock.Sleep(ctx, m.o.Clock, watchPeriod) == nil {
 		if _, err := m.Now(); errors.Is(err, gpu.ErrLost) {

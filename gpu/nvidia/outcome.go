@@ -60,12 +60,12 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	return o // the times are lost if a fault has ended the context since
 }
 
-// maxCallTime bounds the time from the start of a launch call until its doorbell rings. A longer call
-// was held up, before the doorbell or after it.
+// maxCallTime bounds the time from the start of a launch call until its doorbell rings. A longer
+// call was held up, before the doorbell or after it.
 const maxCallTime = 20 * time.Microsecond
 
-// An event that is reached at least otherContextDelay after its launch's call shows that the GPU was
-// busy with another context, and then passed event and launch without a pause. The switch from
+// An event that is reached at least otherContextDelay after its launch's call shows that the GPU
+// was busy with another context, and then passed event and launch without a pause. The switch from
 // another context takes more than 100 µs.
 const otherContextDelay = 60 * time.Microsecond
 

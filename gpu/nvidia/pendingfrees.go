@@ -8,8 +8,9 @@ import (
 	"vgpud/gpu"
 )
 
-// pendingFrees holds memory that was freed and that the GPU has not returned yet. It counts as used until
-// then, because the GPU's other users get only what is really free. It is safe for concurrent use.
+// pendingFrees holds memory that was freed and that the GPU has not returned yet. It counts as used
+// until then, because the GPU's other users get only what is really free. It is safe for concurrent
+// use.
 type pendingFrees struct {
 	bytes atomic.Uint64
 	mu    sync.Mutex
@@ -52,8 +53,8 @@ func (o *pendingFrees) take() (bytes uint64) {
 	return bytes
 }
 
-// settleFrees releases the charge of freed memory that is not in use any more. It is called wherever
-// progress of the GPU is noticed, and costs almost nothing if no memory is pending.
+// settleFrees releases the charge of freed memory that is not in use any more. It is called
+// wherever progress of the GPU is noticed, and costs almost nothing if no memory is pending.
 func (c *Context) settleFrees() {
 	if c.pendingFrees.bytes.Load() == 0 {
 		return

@@ -29,8 +29,8 @@ func (c *Context) openPool() {
 	}
 }
 
-// trimThreshold is the amount of returned memory at which the pool is trimmed at once instead of by the
-// next watch: trimming takes the driver some time, and small pieces are soon reused.
+// trimThreshold is the amount of returned memory at which the pool is trimmed at once instead of by
+// the next watch: trimming takes the driver some time, and small pieces are soon reused.
 const trimThreshold = 32 << 20
 
 // pooled records that n bytes were freed and are unused.

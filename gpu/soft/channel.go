@@ -164,7 +164,8 @@ func (ch *channel) advance() {
 	}
 }
 
-// release puts the launches that waited for a copy into the ring, up to the next copy. The caller holds mu.
+// release puts the launches that waited for a copy into the ring, up to the next copy. The caller
+// holds mu.
 func (ch *channel) release() {
 	for f := ch.done.Load() + 1; f <= ch.last; f++ {
 		s := &ch.slots[f%gpu.OutcomesKept]

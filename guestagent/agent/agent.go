@@ -32,9 +32,11 @@ type Options struct {
 	// Alive is called at least every Heartbeat as long as the agent responds; it may be nil.
 	Alive     func()
 	Heartbeat time.Duration
-	// Kernels is what programs learned about kernels, saved now and then; nil keeps it only in memory.
+	// Kernels is what programs learned about kernels, saved now and then; nil keeps it only in
+	// memory.
 	Kernels *cache.File
-	// Preempt says how programs that share a device through the agent make their kernels preemptible.
+	// Preempt says how programs that share a device through the agent make their kernels
+	// preemptible.
 	Preempt allot.Preempt
 }
 
@@ -47,7 +49,8 @@ type Events interface {
 // Device is a virtual GPU as the agent sees it.
 type Device struct {
 	Function
-	// State is "preparing", "ready", "polling" (ready, without interrupts) or "failed"; Since is when it became so.
+	// State is "preparing", "ready", "polling" (ready, without interrupts) or "failed"; Since is
+	// when it became so.
 	State string    `json:"state"`
 	Since time.Time `json:"since"`
 	// Check is the result of the last check, absent before it.
@@ -109,8 +112,8 @@ func New(o Options) *Agent {
 	return &Agent{o: o, learned: learned, devices: map[string]*Device{}, opened: map[string]*sharedDevice{}, opening: map[string]*sync.Mutex{}, stateChanged: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
-// Run prepares the devices that exist and those that appear, until ctx ends. It calls ready once, when the first have been
-// prepared.
+// Run prepares the devices that exist and those that appear, until ctx ends. It calls ready once,
+// when the first have been prepared.
 func (a *Agent) Run(ctx context.Context, ready func()) error {
 	// Listen before scanning, so that no device is missed in between.
 	stopped, err := a.listen(ctx)
@@ -167,7 +170,8 @@ func (a *Agent) requestRescan() {
 	}
 }
 
-// listen requests a rescan whenever the kernel reports that devices came or went. The function that it returns ends that.
+// listen requests a rescan whenever the kernel reports that devices came or went. The function that
+// it returns ends that.
 func (a *Agent) listen(ctx context.Context) (func(), error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
@@ -252,7 +256,8 @@ func (a *Agent) register(f sysfs.Function) *Device {
 // errPollingConfigured is why a device is polled although it may have interrupts.
 var errPollingConfigured = errors.New("the agent is configured to poll")
 
-// retryAfter is how long after its first failure a device is tried again; the time doubles with each, up to maxRetryAfter.
+// retryAfter is how long after its first failure a device is tried again; the time doubles with
+// each, up to maxRetryAfter.
 const (
 	retryAfter    = 10 * time.Second
 	maxRetryAfter = 5 * time.Minute
@@ -279,7 +284,8 @@ func (a *Agent) prepareAgain(ctx context.Context, d *Device) {
 	a.preparers.Go(func() { a.prepare(ctx, d, f) })
 }
 
-// prepare makes a new device ready: bound to vfio-pci if possible, accessible to the group, checked.
+// prepare makes a new device ready: bound to vfio-pci if possible, accessible to the group,
+// checked.
 func (a *Agent) prepare(ctx context.Context, d *Device, f sysfs.Function) {
 	log := a.o.Log.With("device", f.Address)
 	if d.failures == 0 {
@@ -353,7 +359,8 @@ func (a *Agent) setState(d *Device, state string, problem error, check *CheckRes
 	}
 }
 
-// open gives the group access to what it takes to open a device: the node of its IOMMU group or, if it is polled, its BARs.
+// open gives the group access to what it takes to open a device: the node of its IOMMU group or, if
+// it is polled, its BARs.
 func (a *Agent) open(address, node string) error {
 	if a.o.GID < 0 {
 		return nil

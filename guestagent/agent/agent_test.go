@@ -226,7 +226,8 @@ func TestDevicesComeAndGo(t *testing.T) {
 	}
 }
 
-// TestReplugAtTheSameAddress has the agent scan only when another device is at the address of the one that it knows.
+// TestReplugAtTheSameAddress has the agent scan only when another device is at the address of the
+// one that it knows.
 func TestReplugAtTheSameAddress(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
 	before := g.Devices()[0]
@@ -286,8 +287,8 @@ func TestDevicesThatFail(t *testing.T) {
 	}
 }
 
-// TestCheckOfASlowDevice checks that a device has minutes for its check: on a busy host it takes more than half a minute without
-// being defective.
+// TestCheckOfASlowDevice checks that a device has minutes for its check: on a busy host it takes
+// more than half a minute without being defective.
 func TestCheckOfASlowDevice(t *testing.T) {
 	left := make(chan time.Duration, 1)
 	start(t, nil, agent.Options{Open: func(ctx context.Context, _ string) (agent.Lender, error) {

@@ -43,15 +43,16 @@ type CheckResult struct {
 	Vectors int    `json:"vectors"`
 	// Launch is the time from launch to completion of an empty kernel.
 	Launch *Times `json:"launch,omitempty"`
-	// Parts are the times of a launch's steps, as far as a guest can measure them, and Launches those of whole launches under
-	// several conditions.
+	// Parts are the times of a launch's steps, as far as a guest can measure them, and Launches
+	// those of whole launches under several conditions.
 	Parts    []Part   `json:"parts,omitempty"`
 	Launches []Launch `json:"launches,omitempty"`
 
 	err error // as Error
 }
 
-// Check runs a kernel on a device and compares its results. It uses a context of its own. The error is ctx's or the device's.
+// Check runs a kernel on a device and compares its results. It uses a context of its own. The error
+// is ctx's or the device's.
 func Check(ctx context.Context, bus driver.Bus, dev *driver.Device, o CheckOptions) (r CheckResult, err error) {
 	r.Vectors = dev.Info().Vectors
 	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
@@ -152,7 +153,7 @@ func failedCheck(address string, err error) CheckResult {
 	return CheckResult{Address: address, Error: err.Error(), err: err}
 }
 
-// checkTimeout bounds a check that the agent makes by itself. A slow host or VM is no defect of the device: without KVM, on a
-// machine whose processors are all busy, a check has taken more than half a minute. The limit is long, since only programs that
-// ask for the device wait for it.
+// checkTimeout bounds a check that the agent makes by itself. A slow host or VM is no defect of the
+// device: without KVM, on a machine whose processors are all busy, a check has taken more than half
+// a minute. The limit is long, since only programs that ask for the device wait for it.
 const checkTimeout = 10 * time.Minute

@@ -14,8 +14,8 @@ type Function struct {
 	Address string `json:"address"`
 	// Driver is the kernel driver that is bound to the function, or "".
 	Driver string `json:"driver"`
-	// Access is how it can currently be reached: "vfio", "polling", or "" for not at all. Problem says why not by vfio, or why
-	// not at all.
+	// Access is how it can currently be reached: "vfio", "polling", or "" for not at all. Problem
+	// says why not by vfio, or why not at all.
 	Access      string `json:"access"`
 	Node        string `json:"node,omitempty"`
 	SharedBytes uint64 `json:"shared_bytes"` // BAR2

@@ -21,8 +21,8 @@ func (a *Agent) recall(keys []cache.Key) (reply allot.Reply) {
 	return reply
 }
 
-// learn stores what a program learned. Programs of one VM trust each other as far as the socket's group does; wrong information
-// costs another program only time.
+// learn stores what a program learned. Programs of one VM trust each other as far as the socket's
+// group does; wrong information costs another program only time.
 func (a *Agent) learn(entries []cache.Entry) {
 	for _, e := range entries {
 		a.learned.Put(e)

@@ -28,8 +28,8 @@ func workKernels() map[string]drivertest.Kernel {
 	return map[string]drivertest.Kernel{"work": {Params: []int{8}, Duration: func(drivertest.Call) time.Duration { return 10 * time.Millisecond }}}
 }
 
-// useKernel is a program that launches the kernel n times on a part of a device. It returns what it then knows and how the first
-// launch went.
+// useKernel is a program that launches the kernel n times on a part of a device. It returns what it
+// then knows and how the first launch went.
 func (g *guest) useKernel(t *testing.T, n int) (p driver.Preemption, first abi.PreemptForm) {
 	t.Helper()
 	_, dev := g.dial(t, allot.Ask{})
@@ -52,7 +52,8 @@ func (g *guest) useKernel(t *testing.T, n int) (p driver.Preemption, first abi.P
 	return f.Preemption(), first
 }
 
-// TestKernelsAreRemembered has one program learn, and another, under another agent, start with that.
+// TestKernelsAreRemembered has one program learn, and another, under another agent, start with
+// that.
 func TestKernelsAreRemembered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kernels")
 	for i := range 2 {

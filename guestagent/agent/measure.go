@@ -30,10 +30,11 @@ type Part struct {
 
 // Launch holds times from launch to completion under some condition.
 type Launch struct {
-	// Wait is how the completion is waited for: by "looking" at the ring (polling), or asleep until the "interrupt", or asleep
-	// until a "timer" if there are no interrupts.
+	// Wait is how the completion is waited for: by "looking" at the ring (polling), or asleep until
+	// the "interrupt", or asleep until a "timer" if there are no interrupts.
 	Wait string `json:"wait"`
-	// Pause is the time between launches: after one longer than the host polls a ring, the launch rings the doorbell.
+	// Pause is the time between launches: after one longer than the host polls a ring, the launch
+	// rings the doorbell.
 	Pause     time.Duration `json:"pause_ns"`
 	Doorbells int           `json:"doorbells"`
 	Times

@@ -22,14 +22,15 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// maxConnections bounds the connections at a time, and requestTimeout the time until a program has made its request.
+// maxConnections bounds the connections at a time, and requestTimeout the time until a program has
+// made its request.
 const (
 	maxConnections = 256
 	requestTimeout = 5 * time.Second
 )
 
-// Listen creates the agent's socket, accessible only to root and the agent's group. It replaces the socket of an agent that has
-// ended.
+// Listen creates the agent's socket, accessible only to root and the agent's group. It replaces the
+// socket of an agent that has ended.
 func (a *Agent) Listen(path string) (*net.UnixListener, error) {
 	if c, err := allot.Dial(path); err == nil {
 		return nil, errors.Join(fmt.Errorf("listen on %s: another agent does", path), c.Close())
@@ -37,8 +38,8 @@ func (a *Agent) Listen(path string) (*net.UnixListener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	// No other process may connect before the group is set: the socket has its mode when it is bound, and Linux gives that to
-	// its file.
+	// No other process may connect before the group is set: the socket has its mode when it is
+	// bound, and Linux gives that to its file.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var e error
 		err := c.Control(func(fd uintptr) { e = unix.Fchmod(int(fd), 0o600) })
@@ -57,7 +58,8 @@ func (a *Agent) Listen(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// Serve shares devices with the programs that connect, until ctx ends; then it waits until what they had is cleared.
+// Serve shares devices with the programs that connect, until ctx ends; then it waits until what
+// they had is cleared.
 func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer a.tenants.Wait()
 	stop := context.AfterFunc(ctx, func() { _ = l.Close() })
@@ -92,14 +94,15 @@ func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 	}
 }
 
-// minAcceptPause is how long no program is accepted after a temporary error. It doubles with each further one, up to
-// maxAcceptPause.
+// minAcceptPause is how long no program is accepted after a temporary error. It doubles with each
+// further one, up to maxAcceptPause.
 const (
 	minAcceptPause = 5 * time.Millisecond
 	maxAcceptPause = time.Second
 )
 
-// temporary reports whether an error of accept is temporary: the program has disconnected, or descriptors or memory are short.
+// temporary reports whether an error of accept is temporary: the program has disconnected, or
+// descriptors or memory are short.
 func temporary(err error) bool {
 	return slices.ContainsFunc([]error{
 		unix.ECONNABORTED, unix.EMFILE, unix.ENFILE, unix.ENOBUFS, unix.ENOMEM, unix.EINTR,
@@ -266,11 +269,12 @@ func (a *Agent) await(ctx context.Context, address string) error {
 	}
 }
 
-// minRetryInterval is how long after its failure a device is tried again for a program that asks for it.
+// minRetryInterval is how long after its failure a device is tried again for a program that asks
+// for it.
 const minRetryInterval = time.Second
 
-// preparing reports whether a function found that the program may mean is not ready yet, and returns a channel that is closed when
-// that may have changed.
+// preparing reports whether a function found that the program may mean is not ready yet, and
+// returns a channel that is closed when that may have changed.
 func (a *Agent) preparing(ctx context.Context, found []sysfs.Function, address string) (<-chan struct{}, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -299,8 +303,8 @@ func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant
 	if err != nil {
 		return nil, err
 	}
-	// Opening can take long: the kernel waits a minute for a device that does not answer its reset. Only programs that want this
-	// device wait for that.
+	// Opening can take long: the kernel waits a minute for a device that does not answer its reset.
+	// Only programs that want this device wait for that.
 	opening := a.openingOf(address)
 	opening.Lock()
 	defer opening.Unlock()

@@ -12,7 +12,8 @@ import (
 	"vgpud/guestagent/allot"
 )
 
-// TestDescriptorsRunOut has a program connect while the agent has no free descriptor: it is served when there is one.
+// TestDescriptorsRunOut has a program connect while the agent has no free descriptor: it is served
+// when there is one.
 func TestDescriptorsRunOut(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{})
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

@@ -88,8 +88,8 @@ func (s *sharedDevice) relay() {
 	}
 }
 
-// raise raises an eventfd that another program shares. That program could fill the counter, on which a write would block. A full
-// counter counts as raised.
+// raise raises an eventfd that another program shares. That program could fill the counter, on
+// which a write would block. A full counter counts as raised.
 func raise(e *vfiouser.Eventfd) {
 	p := [1]unix.PollFd{{Fd: int32(e.FD()), Events: unix.POLLOUT}}
 	if n, err := unix.Poll(p[:], 0); n == 1 && err == nil {
@@ -146,7 +146,8 @@ func (t *tenant) owns(offset uint32) bool {
 		slot(abi.ChannelTable, abi.ChannelSlotSize, abi.MaxChannels, t.Allotment.Channels)
 }
 
-// remove takes back a tenant's part when the host has released what was in it. What the host does not release stays allotted.
+// remove takes back a tenant's part when the host has released what was in it. What the host does
+// not release stays allotted.
 func (s *sharedDevice) remove(t *tenant) {
 	left, err := s.destroyContexts(t.Allotment)
 	s.mu.Lock()
@@ -165,7 +166,8 @@ func (s *sharedDevice) remove(t *tenant) {
 // contextEndTimeout bounds how long the host may take to end a context.
 const contextEndTimeout = 15 * time.Second
 
-// destroyContexts destroys the contexts of an allotment with their channels, and returns how many there were.
+// destroyContexts destroys the contexts of an allotment with their channels, and returns how many
+// there were.
 func (s *sharedDevice) destroyContexts(a allot.Allotment) (left int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), contextEndTimeout)
 	defer cancel()

@@ -14,15 +14,16 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// Messages are JSON objects over a unix socket that keeps message boundaries (SOCK_SEQPACKET), with descriptors. A tenant sends
-// requests, the agent replies.
+// Messages are JSON objects over a unix socket that keeps message boundaries (SOCK_SEQPACKET), with
+// descriptors. A tenant sends requests, the agent replies.
 
 // DefaultSocket is the path of the agent's socket.
 const DefaultSocket = "/run/vgpu-agent.sock"
 
 // The requests.
 const (
-	// OpOpen asks for a part of a device, once per connection; the part lasts as long as the connection.
+	// OpOpen asks for a part of a device, once per connection; the part lasts as long as the
+	// connection.
 	OpOpen = "open"
 	// OpSet writes a register of the tenant's slots and returns the device's error code.
 	OpSet = "set"
@@ -30,7 +31,8 @@ const (
 	OpStatus = "status"
 	// OpKernels asks what the agent knows about kernels, in pages that start at From.
 	OpKernels = "kernels"
-	// OpRecall asks what the agent knows about the kernels with these keys, and OpLearn reports what was learned about some.
+	// OpRecall asks what the agent knows about the kernels with these keys, and OpLearn reports
+	// what was learned about some.
 	OpRecall = "recall"
 	OpLearn  = "learn"
 )
@@ -61,13 +63,14 @@ type Reply struct {
 	Grant *Grant `json:"grant,omitempty"`
 	// Status answers OpStatus.
 	Status json.RawMessage `json:"status,omitempty"`
-	// Kernels answers OpKernels and OpRecall with as many as fit. Next is where the next page starts: the index in the list, or
-	// in the request's keys; 0 if there are no more.
+	// Kernels answers OpKernels and OpRecall with as many as fit. Next is where the next page
+	// starts: the index in the list, or in the request's keys; 0 if there are no more.
 	Kernels []cache.Entry `json:"kernels,omitempty"`
 	Next    int           `json:"next,omitempty"`
 }
 
-// Grant is a tenant's part of a device. The descriptors with it are those to map BAR0 and BAR2, then an eventfd for each vector.
+// Grant is a tenant's part of a device. The descriptors with it are those to map BAR0 and BAR2,
+// then an eventfd for each vector.
 type Grant struct {
 	Address   string    `json:"address"`
 	Access    string    `json:"access"`
@@ -111,7 +114,8 @@ const (
 	maxFiles   = 4
 )
 
-// Conn is a connection between a tenant and the agent. One goroutine at a time may send, and one may receive.
+// Conn is a connection between a tenant and the agent. One goroutine at a time may send, and one
+// may receive.
 type Conn struct{ *net.UnixConn }
 
 // Send sends a message with descriptors, which stay the sender's.
@@ -127,8 +131,8 @@ func (c Conn) Send(v any, fds ...int) error {
 	return err
 }
 
-// Receive receives a message with its descriptors, which belong to the caller. The error is net.ErrClosed, io.EOF or says what is wrong
-// with the message.
+// Receive receives a message with its descriptors, which belong to the caller. The error is
+// net.ErrClosed, io.EOF or says what is wrong with the message.
 func (c Conn) Receive(v any) (files []*os.File, err error) {
 	b := make([]byte, maxMessage)
 	m, err := unixmsg.Read(c.UnixConn, b, make([]byte, unix.CmsgSpace(4*maxFiles)))
@@ -164,7 +168,8 @@ func Dial(path string) (Conn, error) {
 	return Conn{c}, nil
 }
 
-// Question sends a request and returns its reply. A reply with an error in it is returned as an error.
+// Question sends a request and returns its reply. A reply with an error in it is returned as an
+// error.
 func (c Conn) Question(r Request, limit time.Duration) (reply Reply, files []*os.File, err error) {
 	if err := c.SetDeadline(time.Now().Add(limit)); err != nil {
 		return reply, nil, err

@@ -23,7 +23,8 @@ const (
 	defaultParts    = 8
 )
 
-// minBytes is the least useful memory for windows, and minRingBytes the least for the rings of a channel.
+// minBytes is the least useful memory for windows, and minRingBytes the least for the rings of a
+// channel.
 const minBytes = 256 << 10
 
 var minRingBytes = uint64(2 * abi.RingBytes(abi.MinRingEntries))
@@ -33,17 +34,17 @@ type Allotment struct {
 	// Contexts and Channels are slots.
 	Contexts []int `json:"contexts"`
 	Channels []int `json:"channels"`
-	// Rings is the area of BAR2 for rings. It is empty if the device has none for rings alone; then they are in Shared, the area
-	// for windows.
+	// Rings is the area of BAR2 for rings. It is empty if the device has none for rings alone; then
+	// they are in Shared, the area for windows.
 	Rings  abi.Window `json:"rings,omitzero"`
 	Shared abi.Window `json:"shared"`
-	// Vectors are the device's interrupt vectors. The first signals changes of state and is shared by all programs; the others
-	// belong to this program.
+	// Vectors are the device's interrupt vectors. The first signals changes of state and is shared
+	// by all programs; the others belong to this program.
 	Vectors []int `json:"vectors"`
 }
 
-// Whole is the allotment of a program that has the device for itself. rings and shared are the areas of BAR2 for rings, which may be
-// empty, and for windows.
+// Whole is the allotment of a program that has the device for itself. rings and shared are the
+// areas of BAR2 for rings, which may be empty, and for windows.
 func Whole(contexts, channels, vectors int, rings, shared abi.Window) Allotment {
 	return Allotment{Contexts: upTo(contexts), Channels: upTo(channels), Vectors: upTo(vectors), Rings: rings, Shared: shared}
 }
@@ -60,7 +61,8 @@ func upTo(n int) []int {
 // ErrFull means that other programs have what was asked for.
 var ErrFull = errors.New("the virtual GPU has no more to give")
 
-// Table records which parts of a device are allotted. Its methods are called by one goroutine at a time.
+// Table records which parts of a device are allotted. Its methods are called by one goroutine at a
+// time.
 type Table struct {
 	contexts []bool // true if allotted
 	channels []bool
@@ -77,7 +79,8 @@ func NewTable(contexts, channels, vectors int, rings, shared abi.Window) *Table 
 	}
 }
 
-// Allot allots what is asked for, or nothing: the error is [ErrFull], or says what is wrong with the request.
+// Allot allots what is asked for, or nothing: the error is [ErrFull], or says what is wrong with
+// the request.
 func (t *Table) Allot(a Ask) (Allotment, error) {
 	if a.Contexts == 0 {
 		a.Contexts = defaultContexts
@@ -129,8 +132,8 @@ func (t *Table) Release(a Allotment) {
 	t.shared.remove(a.Shared)
 }
 
-// findRings finds room for the rings of that many channels: the share that they have if all channels get the same, or less if that
-// is not free in one piece.
+// findRings finds room for the rings of that many channels: the share that they have if all
+// channels get the same, or less if that is not free in one piece.
 func (t *Table) findRings(channels int) (w abi.Window, ok bool) {
 	if t.rings.whole.Size == 0 {
 		return w, true
@@ -197,7 +200,8 @@ func (a *area) find(size uint64) (w abi.Window, ok bool) {
 	return abi.Window{Offset: from, Size: size}, end >= from && end-from >= size
 }
 
-// add marks a piece that find returned as allotted, and remove as free again. An empty piece is ignored.
+// add marks a piece that find returned as allotted, and remove as free again. An empty piece is
+// ignored.
 func (a *area) add(w abi.Window) {
 	if w.Size == 0 {
 		return

@@ -9,7 +9,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestNeverOverlap has programs come and go at random: no two have the same part, and every part belongs to the device.
+// TestNeverOverlap has programs come and go at random: no two have the same part, and every part
+// belongs to the device.
 func TestNeverOverlap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		contexts, channels := rapid.IntRange(1, abi.MaxContexts).Draw(t, "contexts"), rapid.IntRange(1, abi.MaxChannels).Draw(t, "channels")
@@ -102,8 +103,8 @@ func disjoint(t *rapid.T, held []Allotment, contexts, channels, vectors int, rin
 	}
 }
 
-// TestRingsGoWithChannels checks that programs with default requests get all channels together, and as much for rings as goes with
-// them; when what remains is in pieces, later programs get less.
+// TestRingsGoWithChannels checks that programs with default requests get all channels together, and
+// as much for rings as goes with them; when what remains is in pieces, later programs get less.
 func TestRingsGoWithChannels(t *testing.T) {
 	const each = 4 * abi.PageSize
 	rings := abi.Window{Offset: 17 * abi.PageSize, Size: 16 * each}

@@ -48,8 +48,8 @@ func BenchmarkNops(b *testing.B) {
 	check(b, ch.Nops(b.Context(), &p, b.N))
 }
 
-// BenchmarkDoorbell writes a register of a PCI function in plain memory: what the driver adds to the
-// trap.
+// BenchmarkDoorbell writes a register of a PCI function in plain memory: what the driver adds to
+// the trap.
 func BenchmarkDoorbell(b *testing.B) {
 	p := tree(b, map[string]function{address: ours})
 	p.Heartbeat = time.Hour

@@ -25,8 +25,8 @@ type AgentOptions struct {
 	Ask allot.Ask
 }
 
-// agentTimeout bounds the agent's answer. The agent may have to check or reset the device, on a busy
-// host. An agent that has ended is noticed at once.
+// agentTimeout bounds the agent's answer. The agent may have to check or reset the device, on a
+// busy host. An agent that has ended is noticed at once.
 const agentTimeout = 15 * time.Minute
 
 // AgentBus is a part of a virtual GPU that vgpu-agent shares. It implements [Bus]. Registers and
@@ -39,9 +39,9 @@ type AgentBus struct {
 	answers chan allot.Reply // the answer to it
 }
 
-// DialAgent opens a part of a virtual GPU through vgpu-agent, for one of several programs that share
-// a device. The part belongs to this program until the bus is closed or the program ends; then the
-// agent destroys what is in it.
+// DialAgent opens a part of a virtual GPU through vgpu-agent, for one of several programs that
+// share a device. The part belongs to this program until the bus is closed or the program ends;
+// then the agent destroys what is in it.
 func DialAgent(ctx context.Context, o AgentOptions) (*AgentBus, error) {
 	if o.Socket == "" {
 		o.Socket = allot.DefaultSocket
@@ -187,9 +187,9 @@ func (b *AgentBus) Close() error {
 	return b.PCIBus.Close()
 }
 
-// Lend describes a part of the device for another program, with the descriptors that it needs, which
-// stay the bus's. state is an eventfd that is raised for vector 0, which can't be shared; nil if
-// there are no vectors.
+// Lend describes a part of the device for another program, with the descriptors that it needs,
+// which stay the bus's. state is an eventfd that is raised for vector 0, which can't be shared; nil
+// if there are no vectors.
 func (b *PCIBus) Lend(a allot.Allotment, state *vfiouser.Eventfd) (g allot.Grant, fds []int, err error) {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -262,8 +262,8 @@ func (p PCI) openVFIO(f sysfs.Function) (_ *PCIBus, err error) {
 	return b, nil
 }
 
-// takeBack unbinds a function from vfio-pci, which suspends devices that are not open, so that it can
-// be polled. It fails if a process has it open.
+// takeBack unbinds a function from vfio-pci, which suspends devices that are not open, so that it
+// can be polled. It fails if a process has it open.
 func (p PCI) takeBack(f sysfs.Function) error {
 	node := p.fs().GroupPath(f)
 	fd, err := p.kernel().Open(node)

@@ -293,7 +293,8 @@ func (b *PCIBus) Wait(ctx context.Context, vector int) error {
 // Done implements Bus.
 func (b *PCIBus) Done() <-chan struct{} { return b.gone }
 
-// Fault ends the bus because an access to Shared faulted: the kernel has removed the device's memory.
+// Fault ends the bus because an access to Shared faulted: the kernel has removed the device's
+// memory.
 func (b *PCIBus) Fault(fault error) { b.end(fault) }
 
 // Close implements Bus.

@@ -202,7 +202,8 @@ func TestLetGo(t *testing.T) {
 			bus := must[*driver.PCIBus](t)(driver.OpenPCI(t.Context(), p, ""))
 			dev := must[*driver.Device](t)(driver.Open(t.Context(), bus))
 			c.leave(t, p, k)
-			// A context never becomes ready on this device, so only the device's end ends this call.
+			// A context never becomes ready on this device, so only the device's end ends this
+			// call.
 			_, err := dev.NewContext(t.Context(), driver.ContextOptions{})
 			if !errors.Is(err, driver.ErrGone) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("NewContext: %v, want %q", err, c.want)

@@ -94,8 +94,8 @@ func (b *vfioBus) Write(offset, value uint32) error {
 	return gone(b.client.WriteUint32(vfiouser.RegionBAR0, uint64(offset), value))
 }
 
-// gone returns [ErrGone] for the connection's end. An access may notice it before Done is closed; the
-// bus's own Close can't be the reason, since the bus is not used after it.
+// gone returns [ErrGone] for the connection's end. An access may notice it before Done is closed;
+// the bus's own Close can't be the reason, since the bus is not used after it.
 func gone(err error) error {
 	if errors.Is(err, vfiouser.ErrClosed) {
 		return fmt.Errorf("%w: %w", ErrGone, err)

@@ -20,9 +20,9 @@ type ChannelOptions struct {
 	// Priority follows CUDA's streams: lower is more urgent.
 	Priority int32
 	// Spin is how long a waiter polls the ring before it sleeps until the device interrupts.
-	// Negative means not at all. 0 means as long as recent waits showed to pay off: up to 0.1 ms, or
-	// 0.4 ms after a doorbell, or 2 ms if the priority of the channel, or else of the context, is
-	// urgent and the machine has more than a few processors.
+	// Negative means not at all. 0 means as long as recent waits showed to pay off: up to 0.1 ms,
+	// or 0.4 ms after a doorbell, or 2 ms if the priority of the channel, or else of the context,
+	// is urgent and the machine has more than a few processors.
 	Spin time.Duration
 }
 
@@ -203,9 +203,9 @@ func (d *Device) freeChannelSlot() (int, error) {
 	return 0, abi.ErrorLimit
 }
 
-// Close discards commands that have not begun, closes the channel and waits up to closeTimeout until
-// the host has released it. Commands under way fail with [ErrClosed]; call Sync first to wait for
-// them.
+// Close discards commands that have not begun, closes the channel and waits up to closeTimeout
+// until the host has released it. Commands under way fail with [ErrClosed]; call Sync first to wait
+// for them.
 func (ch *Channel) Close() error {
 	ch.ctx.mu.Lock()
 	_, open := ch.ctx.channels[ch]

@@ -55,8 +55,8 @@ type Device struct {
 	closeOnce sync.Once
 }
 
-// Open negotiates with the device behind bus. The bus belongs to the Device from then on, also after
-// an error. ctx bounds only the call.
+// Open negotiates with the device behind bus. The bus belongs to the Device from then on, also
+// after an error. ctx bounds only the call.
 func Open(ctx context.Context, bus Bus) (*Device, error) {
 	d := &Device{bus: bus, shared: bus.Shared(), contexts: map[*Context]struct{}{}, down: make(chan struct{}), learned: cache.New()}
 	d.life, d.stop = context.WithCancel(context.Background())
@@ -167,8 +167,8 @@ func (d *Device) rootCause(err error) error {
 	return err
 }
 
-// startDispatch starts, once for each vector, the goroutine that waits for it and wakes the channels
-// that use it. Vector 0 is also the state vector and wakes all of them.
+// startDispatch starts, once for each vector, the goroutine that waits for it and wakes the
+// channels that use it. Vector 0 is also the state vector and wakes all of them.
 func (d *Device) startDispatch(vector int) {
 	if vector >= len(d.dispatch) {
 		return

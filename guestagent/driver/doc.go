@@ -1,6 +1,6 @@
 // Package driver gives programs in a guest the virtual GPU: it finds the device, makes contexts and
-// channels, and allocates, copies, loads modules, launches and waits. It is a Go API at the level of
-// CUDA's driver API; it knows no CUDA names or handles.
+// channels, and allocates, copies, loads modules, launches and waits. It is a Go API at the level
+// of CUDA's driver API; it knows no CUDA names or handles.
 //
 // It reaches the device through a [Bus]: a PCI function ([OpenPCI]), a part of one that the agent
 // shares ([DialAgent]), or vfio-user, for a guest without a VMM ([DialVFIOUser]).
@@ -19,10 +19,10 @@
 // All methods may be called from several goroutines at once. Commands of one channel run in the
 // order in which they were enqueued; channels of a context run beside each other.
 //
-// Locks are taken in this order: Device.regs; a kernel's occupancyMu; Context.mu; a channel's leader,
-// submit and windowsMu; forms.mu; preemption.mu. Device.slotsMu, staging.mu and notifier.mu are held
-// for no other lock. A launch that completes takes forms.mu under the leader lock, so no command may
-// be waited for while forms.mu is held.
+// Locks are taken in this order: Device.regs; a kernel's occupancyMu; Context.mu; a channel's
+// leader, submit and windowsMu; forms.mu; preemption.mu. Device.slotsMu, staging.mu and notifier.mu
+// are held for no other lock. A launch that completes takes forms.mu under the leader lock, so no
+// command may be waited for while forms.mu is held.
 //
 // # Waiting
 //

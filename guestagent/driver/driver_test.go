@@ -204,8 +204,8 @@ func TestModuleErrorHasLog(t *testing.T) {
 	}
 }
 
-// TestRefusedKernel checks that a kernel which the GPU can't execute is refused, by name and with the
-// reason, when it is launched; its module loads, and the other kernels work.
+// TestRefusedKernel checks that a kernel which the GPU can't execute is refused, by name and with
+// the reason, when it is launched; its module loads, and the other kernels work.
 func TestRefusedKernel(t *testing.T) {
 	const why = "kernel sample, PTX line 7: tex.2d.v4.f32.f32: textures: not supported by this device"
 	_, _, gpu := open(t, drivertest.Options{

@@ -17,8 +17,8 @@ type Error struct {
 	Status abi.Status
 	// Code is why the command's channel or context failed.
 	Code abi.ErrorCode
-	// Detail is the host's text: a compiler's messages, or a fault's kernel, block, thread, line and
-	// address. It may have several lines.
+	// Detail is the host's text: a compiler's messages, or a fault's kernel, block, thread, line
+	// and address. It may have several lines.
 	Detail string
 }
 
@@ -57,7 +57,8 @@ func (e *Error) Unwrap() []error {
 // ErrClosed is returned by calls on an object that was closed, or whose parent was.
 var ErrClosed = errors.New("closed")
 
-// ErrGone is returned by calls after the device's host process has ended or the device was unplugged.
+// ErrGone is returned by calls after the device's host process has ended or the device was
+// unplugged.
 var ErrGone = errors.New("the virtual GPU is gone")
 
 // statusOf returns the status of commands whose channel failed with code.

@@ -6,10 +6,10 @@ import (
 	"runtime/debug"
 )
 
-// The memory of a device that is unplugged goes away with it. Older kernels then raise SIGBUS for an
-// access to a mapped BAR, until the mapping is replaced (see [mapping.revoke]). Go ends the process
-// unless the goroutine asked for a panic instead. So each access to the device's memory runs between
-// SetPanicOnFault and recovered, which cost a few nanoseconds.
+// The memory of a device that is unplugged goes away with it. Older kernels then raise SIGBUS for
+// an access to a mapped BAR, until the mapping is replaced (see [mapping.revoke]). Go ends the
+// process unless the goroutine asked for a panic instead. So each access to the device's memory
+// runs between SetPanicOnFault and recovered, which cost a few nanoseconds.
 
 // touch runs f, which accesses the device's memory. An error means that the device is gone; f may
 // have been cut off at any point.
@@ -33,8 +33,8 @@ func faultOf(f func()) (fault error) {
 	return nil
 }
 
-// recovered ends the section that began with SetPanicOnFault(true), whose result is old, and returns
-// a fault as an error. It must be deferred.
+// recovered ends the section that began with SetPanicOnFault(true), whose result is old, and
+// returns a fault as an error. It must be deferred.
 func recovered(old bool, fault *error) {
 	debug.SetPanicOnFault(old)
 	switch r := recover().(type) {

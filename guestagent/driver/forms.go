@@ -71,9 +71,9 @@ func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, launchForm) {
 	return choice, c
 }
 
-// pickTuned returns the tuner's choice, but the original if the GPU can't hold a block of the chosen
-// form, which needs more resources than the original. Until the host has answered that, it picks
-// only forms that were measured before.
+// pickTuned returns the tuner's choice, but the original if the GPU can't hold a block of the
+// chosen form, which needs more resources than the original. Until the host has answered that, it
+// picks only forms that were measured before.
 func (k *forms) pickTuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
 	slots := max(k.resident(k.original, s), 0)
 	k.mu.Lock()
@@ -149,7 +149,8 @@ func (l *Launch) shape() tune.Shape {
 	return tune.Shape{Tasks: volume(g), Threads: uint32(min(volume(b), 1<<31)), SharedBytes: l.SharedBytes}
 }
 
-// volume returns how many blocks or threads a box has, at most 2³¹, above which nothing distinguishes.
+// volume returns how many blocks or threads a box has, at most 2³¹, above which nothing
+// distinguishes.
 func volume(d [3]uint32) uint64 {
 	const many = 1 << 31
 	n := min(uint64(d[0])*uint64(d[1]), many)
@@ -160,8 +161,8 @@ func volume(d [3]uint32) uint64 {
 // where that can't be measured: the host must notice its end before the channel continues.
 const completionOverhead = 50 * time.Microsecond
 
-// finish records the end of a launch. before is when the GPU completed the channel's previous command
-// if the launch was queued behind it, and 0 otherwise.
+// finish records the end of a launch. before is when the GPU completed the channel's previous
+// command if the launch was queued behind it, and 0 otherwise.
 func (c *launchForm) finish(r *abi.Completion, before uint64) {
 	k := c.forms
 	k.mu.Lock()
@@ -203,11 +204,13 @@ func (c *launchForm) discard() {
 	}
 }
 
-// maxLongLaunches is the number of consecutive long launches after which a kernel no longer counts as short.
+// maxLongLaunches is the number of consecutive long launches after which a kernel no longer counts
+// as short.
 const maxLongLaunches = 4
 
-// checkShort checks that a kernel which has no forms because it is known to be short still is. If not,
-// it drops that record, so that the next program to load the kernel makes all forms. mu is held.
+// checkShort checks that a kernel which has no forms because it is known to be short still is. If
+// not, it drops that record, so that the next program to load the kernel makes all forms. mu is
+// held.
 func (k *forms) checkShort(r *abi.Completion) {
 	wanted := k.ctx.preempt.opts.Wanted.Latency
 	if wanted <= 0 {
@@ -250,10 +253,11 @@ type occupancy struct {
 }
 
 // resident returns how many blocks of the original or a form, named by its handle, the GPU holds at
-// once: 0 if unknown, -1 if none. A grid that fits the GPU as the original must not be launched in a
-// form of which the GPU may hold fewer blocks (see tune.Offered). resident asks the host once for
-// each block size and does not wait for the answer: a launch must not wait for commands under way on
-// the context's own channel. If the host does not answer, the number of threads gives an upper bound.
+// once: 0 if unknown, -1 if none. A grid that fits the GPU as the original must not be launched in
+// a form of which the GPU may hold fewer blocks (see tune.Offered). resident asks the host once for
+// each block size and does not wait for the answer: a launch must not wait for commands under way
+// on the context's own channel. If the host does not answer, the number of threads gives an upper
+// bound.
 func (k *forms) resident(handle uint64, s tune.Shape) int {
 	s.Tasks = 0
 	k.occupancyMu.Lock()

@@ -117,8 +117,8 @@ func (c *Context) Own() *Channel {
 	return c.own
 }
 
-// Reset discards everything in the context: memory, modules, channels and a fault. It then creates a
-// new own channel; other channels are closed. ctx bounds the wait for the host.
+// Reset discards everything in the context: memory, modules, channels and a fault. It then creates
+// a new own channel; other channels are closed. ctx bounds the wait for the host.
 func (c *Context) Reset(ctx context.Context) error {
 	c.failChannels(&Error{Status: abi.StatusCanceled, Code: abi.ErrorReset})
 	d := c.dev

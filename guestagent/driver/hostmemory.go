@@ -43,8 +43,8 @@ func (d *Device) AllocHost(ctx context.Context, n int) (*HostMemory, error) {
 func (m *HostMemory) Len() int { return m.n }
 
 // Use calls f with the memory, which f must not keep. If the device is unplugged meanwhile, f ends
-// with a panic inside it and Use returns [ErrGone]. Bytes that a copy under way reads or writes have
-// undefined values.
+// with a panic inside it and Use returns [ErrGone]. Bytes that a copy under way reads or writes
+// have undefined values.
 func (m *HostMemory) Use(f func(b []byte)) error {
 	if !m.acquire() {
 		return fmt.Errorf("use host memory that was freed: %w", abi.StatusInvalidValue)

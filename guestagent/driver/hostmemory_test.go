@@ -79,8 +79,8 @@ func TestHostMemoryBounds(t *testing.T) {
 	}
 }
 
-// TestHostMemoryFreedUnderWay checks that memory which is freed while copies use it returns when they
-// have ended, and not before, also if their channel ends first.
+// TestHostMemoryFreedUnderWay checks that memory which is freed while copies use it returns when
+// they have ended, and not before, also if their channel ends first.
 func TestHostMemoryFreedUnderWay(t *testing.T) {
 	for _, closed := range []bool{false, true} {
 		_, dev, gpu := open(t, drivertest.Options{SharedBytes: 8 << 20})

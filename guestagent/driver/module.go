@@ -32,8 +32,8 @@ const logBytes = 16 << 10
 // [*Error] with its messages in Detail.
 //
 // If the context makes kernels preemptible ([ContextOptions]), their preemptible forms are loaded
-// too; [Function.Preemption] describes them. Forms that can't be made, or that the host refuses, are
-// left out.
+// too; [Function.Preemption] describes them. Forms that can't be made, or that the host refuses,
+// are left out.
 //
 // A kernel that the GPU can't execute, for example because it uses textures, does not keep the
 // others from being loaded: only launching it is an error.

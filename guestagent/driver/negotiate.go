@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// partialBus is a bus to a part of a device. The agent has negotiated with the device and writes its
-// control registers.
+// partialBus is a bus to a part of a device. The agent has negotiated with the device and writes
+// its control registers.
 type partialBus interface {
 	Allotment() allot.Allotment
 	Set(offset, value uint32) (abi.ErrorCode, error)
@@ -68,8 +68,9 @@ func Negotiate(bus Bus) (Info, allot.Allotment, error) {
 	return d.info, allot.Whole(d.info.Contexts, d.info.Channels, bus.Vectors(), rings, windows), nil
 }
 
-// identify reads the identity page, with the limits of negotiation or, if negotiated, its result. It
-// returns the areas of BAR2 for rings and for windows. rings is empty if rings may lie among windows.
+// identify reads the identity page, with the limits of negotiation or, if negotiated, its result.
+// It returns the areas of BAR2 for rings and for windows. rings is empty if rings may lie among
+// windows.
 func (d *Device) identify(negotiated bool) (rings, windows abi.Window, err error) {
 	read := func(reg uint32) uint32 {
 		v, e := d.bus.Read(reg)

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Pending is a command under way. It may be used for another command when it is done. Its zero value
-// is done.
+// Pending is a command under way. It may be used for another command when it is done. Its zero
+// value is done.
 type Pending struct {
 	ch        *Channel
 	op        abi.Opcode
@@ -33,8 +33,8 @@ func (p *Pending) begin(ch *Channel, op abi.Opcode, n, last uint64) {
 	p.busy.Store(true)
 }
 
-// complete records one completion; the channel's leader calls it. The result of a batch is its first
-// failure.
+// complete records one completion; the channel's leader calls it. The result of a batch is its
+// first failure.
 func (p *Pending) complete(c *abi.Completion) {
 	if p.result.Status == abi.StatusOK {
 		p.result = *c

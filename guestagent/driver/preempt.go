@@ -69,8 +69,8 @@ func (p Preempt) choice() abi.Preempt {
 // Preemption describes a kernel's forms.
 type Preemption struct {
 	Kernel string
-	// Forms are those that launches choose from beside the original. Reason says in a fixed word why
-	// there are none, or fewer than could be; Detail explains it.
+	// Forms are those that launches choose from beside the original. Reason says in a fixed word
+	// why there are none, or fewer than could be; Detail explains it.
 	Forms          abi.PreemptForm
 	Reason, Detail string
 	// Launches counts all launches, Preemptible those in another form than the original, Evictions

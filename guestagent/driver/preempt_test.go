@@ -52,7 +52,8 @@ const (
 	every = early | abi.PreemptPersistent
 )
 
-// long takes 10 ms for the original; the single form costs 10 %, the coarse one 1 % and the persistent one 3 %.
+// long takes 10 ms for the original; the single form costs 10 %, the coarse one 1 % and the
+// persistent one 3 %.
 func long(c drivertest.Call) time.Duration {
 	percent := map[abi.PreemptForm]time.Duration{0: 100, abi.PreemptSingle: 110, abi.PreemptCoarse: 101, abi.PreemptPersistent: 103}
 	return 100 * time.Microsecond * percent[c.Preempt.Form]
@@ -83,9 +84,9 @@ func newScene(t testing.TB, opts drivertest.Options, o driver.ContextOptions) *s
 
 const blocks = 4096
 
-// TestSoonestOfBothForms makes and measures the default forms, the early exit and persistent blocks.
-// If both cost nothing, launches use the one that leaves sooner, even if the other is cheaper;
-// otherwise they use the cheaper one.
+// TestSoonestOfBothForms makes and measures the default forms, the early exit and persistent
+// blocks. If both cost nothing, launches use the one that leaves sooner, even if the other is
+// cheaper; otherwise they use the cheaper one.
 func TestSoonestOfBothForms(t *testing.T) {
 	for percent, want := range map[time.Duration]abi.PreemptForm{99: abi.PreemptPersistent, 101: abi.PreemptCoarse, 103: abi.PreemptCoarse} {
 		took := func(c drivertest.Call) time.Duration {
@@ -274,7 +275,8 @@ func TestOriginalsAndWhy(t *testing.T) {
 	}
 }
 
-// TestCooperativeStaysOriginal checks that launches whose blocks must all be resident use the original.
+// TestCooperativeStaysOriginal checks that launches whose blocks must all be resident use the
+// original.
 func TestCooperativeStaysOriginal(t *testing.T) {
 	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
 	a := abi.Attribute{ID: abi.AttributeCooperative}
@@ -284,7 +286,8 @@ func TestCooperativeStaysOriginal(t *testing.T) {
 	}
 }
 
-// TestFormsTooLargeStayOriginal never launches a form of which an SM holds no block, whatever the tuner's measurements.
+// TestFormsTooLargeStayOriginal never launches a form of which an SM holds no block, whatever the
+// tuner's measurements.
 func TestFormsTooLargeStayOriginal(t *testing.T) {
 	for _, large := range []abi.PreemptForm{abi.PreemptPersistent, abi.PreemptCoarse | abi.PreemptPersistent, every} {
 		t.Run(large.String(), func(t *testing.T) {
@@ -303,9 +306,9 @@ func TestFormsTooLargeStayOriginal(t *testing.T) {
 	}
 }
 
-// TestGridsThatFitStayOriginal checks that a grid which the GPU holds at once, but of whose forms it
-// holds fewer blocks, uses the original: its blocks may need one another. A larger grid of the same
-// class of shapes uses a form.
+// TestGridsThatFitStayOriginal checks that a grid which the GPU holds at once, but of whose forms
+// it holds fewer blocks, uses the original: its blocks may need one another. A larger grid of the
+// same class of shapes uses a form.
 func TestGridsThatFitStayOriginal(t *testing.T) {
 	k := workKernels(func(drivertest.Call) time.Duration { return 10 * time.Millisecond })
 	w := k["work"]
@@ -333,7 +336,8 @@ func TestGridsThatFitStayOriginal(t *testing.T) {
 	}
 }
 
-// TestLookBackInOneDimension checks that grids of several dimensions use the original if blocks wait for earlier ones.
+// TestLookBackInOneDimension checks that grids of several dimensions use the original if blocks
+// wait for earlier ones.
 func TestLookBackInOneDimension(t *testing.T) {
 	const text = `.version 7.0
 .target sm_80
@@ -447,7 +451,8 @@ func TestLoadedAgain(t *testing.T) {
 	}
 }
 
-// TestShortOnesAreNotMade makes no forms of kernels that are known to be short, until they no longer are.
+// TestShortOnesAreNotMade makes no forms of kernels that are known to be short, until they no
+// longer are.
 func TestShortOnesAreNotMade(t *testing.T) {
 	took := 100 * time.Microsecond
 	kernels := workKernels(func(drivertest.Call) time.Duration { return took })
@@ -552,8 +557,8 @@ func TestPreemptibleEnqueueAllocatesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkEnqueuePreemptible is [BenchmarkEnqueue] for a kernel whose form is chosen for each launch,
-// with its attribute and a priority.
+// BenchmarkEnqueuePreemptible is [BenchmarkEnqueue] for a kernel whose form is chosen for each
+// launch, with its attribute and a priority.
 func BenchmarkEnqueuePreemptible(b *testing.B) {
 	s := newScene(b, drivertest.Options{PollWindow: time.Millisecond}, driver.ContextOptions{Priority: 1, Preempt: &driver.PreemptOptions{}})
 	s.launch(100, nil)

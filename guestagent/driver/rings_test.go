@@ -13,9 +13,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestRingsApartProperty opens and closes channels of any depth, and allocates and frees host memory,
-// in any order. Rings lie in the device's area for rings and windows in theirs, and no two overlap. The
-// host refuses a ring or a command's window anywhere else.
+// TestRingsApartProperty opens and closes channels of any depth, and allocates and frees host
+// memory, in any order. Rings lie in the device's area for rings and windows in theirs, and no two
+// overlap. The host refuses a ring or a command's window anywhere else.
 func TestRingsApartProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		old := rapid.Bool().Draw(t, "old")

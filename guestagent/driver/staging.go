@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// stagingAlign is the alignment and granularity of windows. It suits GPUs' copy engines and keeps the
-// free list short.
+// stagingAlign is the alignment and granularity of windows. It suits GPUs' copy engines and keeps
+// the free list short.
 const stagingAlign = 256
 
 // errStagingFull means that BAR2 has no room now.
@@ -34,8 +34,8 @@ func newStaging(of abi.Window) *staging {
 	return &staging{free: []span{s}, size: s.to - s.from}
 }
 
-// alloc returns a window of at least n bytes, aligned to align, which is a power of two. Without room
-// it returns errStagingFull.
+// alloc returns a window of at least n bytes, aligned to align, which is a power of two. Without
+// room it returns errStagingFull.
 func (s *staging) alloc(n, align uint64) (abi.Window, error) {
 	if n > s.size {
 		return abi.Window{}, fmt.Errorf("%d bytes of shared memory, it has %d: %w", n, s.size, errStagingFull)

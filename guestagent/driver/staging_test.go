@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestStagingProperty allocates and frees windows in any order: they never overlap, lie in the area, are
-// aligned, and all merge into one span in the end.
+// TestStagingProperty allocates and frees windows in any order: they never overlap, lie in the
+// area, are aligned, and all merge into one span in the end.
 func TestStagingProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const from, to = 1000, 1 << 20

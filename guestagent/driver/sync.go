@@ -6,8 +6,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Sync waits until all commands enqueued so far have ended. It returns the channel's error; an error
-// of a single command is that of its Pending.
+// Sync waits until all commands enqueued so far have ended. It returns the channel's error; an
+// error of a single command is that of its Pending.
 func (ch *Channel) Sync(ctx context.Context) error {
 	ch.submit.Lock()
 	tail := ch.tail

@@ -15,11 +15,13 @@ import (
 
 // The forms of a module's kernels are made when the module is loaded, and in the same module: in a
 // module of their own they would have their own copies of its variables. The text grows four- to
-// fivefold. To limit that, no forms are made of kernels that are known to be short, and fewer if the
-// text would be too long. Only launches show which form is best: persistent blocks leave in a
-// fraction of the time of an early exit, and cost as little for some kernels and much more for others.
+// fivefold. To limit that, no forms are made of kernels that are known to be short, and fewer if
+// the text would be too long. Only launches show which form is best: persistent blocks leave in a
+// fraction of the time of an early exit, and cost as little for some kernels and much more for
+// others.
 
-// maxSource bounds the modules that forms are made of: a second per 5 MB. maxImage is a host's limit.
+// maxSource bounds the modules that forms are made of: a second per 5 MB. maxImage is a host's
+// limit.
 const (
 	maxSource = 4 << 20
 	maxImage  = 16 << 20
@@ -144,8 +146,8 @@ func (v *variants) allShort() bool {
 	return true
 }
 
-// assemble makes the text to load: the module as it was written, so that the host's messages name its
-// lines, followed by the forms. If the text is too long, it leaves forms out.
+// assemble makes the text to load: the module as it was written, so that the host's messages name
+// its lines, followed by the forms. If the text is too long, it leaves forms out.
 func (v *variants) assemble(m, out *ptx.Module, source []byte, room int) {
 	for _, less := range []abi.PreemptForm{0, abi.PreemptPersistent, abi.PreemptPersistent | abi.PreemptCoarse, ^abi.PreemptForm(0)} {
 		any := abi.PreemptForm(0)
@@ -205,8 +207,8 @@ func (v *variants) text(m, out *ptx.Module, source []byte) []byte {
 	return append(text, behind...)
 }
 
-// hashKernels returns a hash of each kernel, which covers its text and everything in the module that
-// is not a kernel.
+// hashKernels returns a hash of each kernel, which covers its text and everything in the module
+// that is not a kernel.
 func hashKernels(m *ptx.Module) map[string]cache.Hash {
 	one := ptx.Module{Version: m.Version, Target: m.Target, AddressSize: m.AddressSize}
 	var kernels []*ptx.Func

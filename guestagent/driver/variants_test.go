@@ -38,8 +38,8 @@ func entries(t *testing.T, text string) map[string]bool {
 	return names
 }
 
-// TestVariantsOfTheCorpus checks that the text loaded in place of each module parses, begins with the
-// module, and has all possible forms of its kernels.
+// TestVariantsOfTheCorpus checks that the text loaded in place of each module parses, begins with
+// the module, and has all possible forms of its kernels.
 func TestVariantsOfTheCorpus(t *testing.T) {
 	for _, k := range corpus.All() {
 		source := k.PTX(corpus.SM80)
@@ -96,8 +96,8 @@ func TestFewerFormsInSmallRoom(t *testing.T) {
 	}
 }
 
-// TestHashes checks that a kernel's hash covers what it is made from, its own text and the module's other
-// parts, but neither the kernels beside it nor comments.
+// TestHashes checks that a kernel's hash covers what it is made from, its own text and the module's
+// other parts, but neither the kernels beside it nor comments.
 func TestHashes(t *testing.T) {
 	const head = ".version 7.0\n.target sm_80\n.address_size 64\n"
 	const a, b = ".visible .entry a() { ret; }\n", ".visible .entry b() { ret; }\n"

@@ -225,11 +225,12 @@ func (ch *Channel) sleep(ctx context.Context, g target, spin *spinner) error {
 	return nil
 }
 
-// spinner decides how long to poll the ring before sleeping: up to its limit if most recent waits were
-// so short that polling saved the sleep, and hardly at all otherwise. So a guest that waits for long
-// kernels hardly polls, and one that waits for short ones does not sleep. It judges by how long waits
-// took, not by whether polling succeeded, and now and then polls up to the limit regardless: a sleep
-// lengthens a wait, so otherwise a spinner that once stopped polling might never start again.
+// spinner decides how long to poll the ring before sleeping: up to its limit if most recent waits
+// were so short that polling saved the sleep, and hardly at all otherwise. So a guest that waits
+// for long kernels hardly polls, and one that waits for short ones does not sleep. It judges by how
+// long waits took, not by whether polling succeeded, and now and then polls up to the limit
+// regardless: a sleep lengthens a wait, so otherwise a spinner that once stopped polling might
+// never start again.
 type spinner struct {
 	limit       time.Duration
 	normalLimit time.Duration // the limit for launches that are not urgent
@@ -237,12 +238,12 @@ type spinner struct {
 	start       time.Time     // of the wait under way
 	longWaits   int           // how many of the last waits were long: a score
 	waits       uint
-	// noYield is for how many more waits the processor isn't yielded: a process that got it kept it,
-	// so it wasn't one that we wait for.
+	// noYield is for how many more waits the processor isn't yielded: a process that got it kept
+	// it, so it wasn't one that we wait for.
 	noYield int
 	// contended is for how many more waits only normalLimit applies: another process had the
-	// processor during polling, or the completion came soon after polling stopped. The processes that
-	// we wait for may need the processor, too.
+	// processor during polling, or the completion came soon after polling stopped. The processes
+	// that we wait for may need the processor, too.
 	contended int
 	overran   bool          // this wait polled for longer than normalLimit, and then slept
 	fixed     time.Duration // ChannelOptions.Spin
@@ -251,13 +252,13 @@ type spinner struct {
 const (
 	minSpin         = 2 * time.Microsecond
 	polledSpinLimit = 100 * time.Microsecond
-	// doorbellSpinLimit adds the time that waking the host's processes takes, one after the other: the
-	// virtual GPU's, the executor's, and perhaps the GPU's. A waiter that slept meanwhile would be
-	// woken last.
+	// doorbellSpinLimit adds the time that waking the host's processes takes, one after the other:
+	// the virtual GPU's, the executor's, and perhaps the GPU's. A waiter that slept meanwhile would
+	// be woken last.
 	doorbellSpinLimit = 400 * time.Microsecond
-	// urgentSpinLimit is for channels whose launches are urgent. Their kernels are short but wait for
-	// others to leave the GPU, and urgency is worth the processor's time. A wait that is longer grows
-	// little by a sleep.
+	// urgentSpinLimit is for channels whose launches are urgent. Their kernels are short but wait
+	// for others to leave the GPU, and urgency is worth the processor's time. A wait that is longer
+	// grows little by a sleep.
 	urgentSpinLimit = 2 * time.Millisecond
 	// wakeLatency is what being woken adds to a wait. Polling would not have shortened a wait that
 	// exceeds the limit by more.
@@ -272,14 +273,15 @@ const (
 	contendedWaits = 8
 	// readsPerClock is how often the ring is read between two readings of the clock.
 	readsPerClock = 32
-	// manyCPUs is the number of processors from which other goroutines have one without being yielded
-	// it. A goroutine that is locked to a thread, as those called from C are, and yields, waits for
-	// two threads to be woken before it runs again: 12 µs, as long as an empty kernel takes.
+	// manyCPUs is the number of processors from which other goroutines have one without being
+	// yielded it. A goroutine that is locked to a thread, as those called from C are, and yields,
+	// waits for two threads to be woken before it runs again: 12 µs, as long as an empty kernel
+	// takes.
 	manyCPUs = 4
 )
 
-// shareCPUs reports whether goroutines wait for each other's processors. It is evaluated once, since
-// GOMAXPROCS takes a lock of the scheduler.
+// shareCPUs reports whether goroutines wait for each other's processors. It is evaluated once,
+// since GOMAXPROCS takes a lock of the scheduler.
 var shareCPUs = runtime.GOMAXPROCS(0) < manyCPUs
 
 // spinner returns the spinner for the wait that begins.
@@ -365,9 +367,9 @@ func (s *spinner) until(r *abi.CompletionReader) bool {
 			s.noYield = noYieldWaits
 		}
 		if last = now; s.noYield == 0 || longer {
-			// The kernel wakes the host's process on the processor that writes the doorbell,
-			// since it expects the writer to sleep; a writer that polls instead would keep it
-			// waiting for a time slice.
+			// The kernel wakes the host's process on the processor that writes the doorbell, since
+			// it expects the writer to sleep; a writer that polls instead would keep it waiting for
+			// a time slice.
 			sched.Yield()
 		}
 		if round&15 == 15 && shareCPUs {

@@ -37,8 +37,8 @@ func TestSpinBudget(t *testing.T) {
 	}
 }
 
-// TestOverranSpin checks that, after a completion which came soon after long polling had ended, the next
-// waits poll for the normal time only: polling may have kept the completion from coming.
+// TestOverranSpin checks that, after a completion which came soon after long polling had ended, the
+// next waits poll for the normal time only: polling may have kept the completion from coming.
 func TestOverranSpin(t *testing.T) {
 	for name, c := range map[string]struct {
 		inVain bool

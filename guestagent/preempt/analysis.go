@@ -9,7 +9,8 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// moduleInfo is what must be known of a module before it is rewritten. It refers to the module's own instructions.
+// moduleInfo is what must be known of a module before it is rewritten. It refers to the module's
+// own instructions.
 type moduleInfo struct {
 	entries []*entryInfo         // one for each kernel, in the module's order
 	funcs   map[string]*funcInfo // functions and kernels with a body, by name
@@ -24,8 +25,8 @@ type entryInfo struct {
 
 	// refused is why the kernel has no form; None if it has at least one.
 	refused Reason
-	// loops is why a block can't run several tasks in turn, so that only the early exit with one task a block is possible;
-	// None if it can.
+	// loops is why a block can't run several tasks in turn, so that only the early exit with one
+	// task a block is possible; None if it can.
 	loops  Reason
 	detail string // an instruction or name that explains refused or loops
 	// waits means that its blocks may wait for other blocks, so only the persistent form is sound.
@@ -37,11 +38,13 @@ type entryInfo struct {
 	sharedMemory bool // it, or a function it calls, may use shared memory
 	asyncs       bool // it, or a function it calls, starts asynchronous copies (cp.async), which must end with their task
 	barriers     barrierCount
-	// rewrite holds its own barriers that only some threads of a block may pass: whether by control flow or by a guard, all
-	// with number 0 and over the whole block. Functions that it calls have none, or else loops says so.
+	// rewrite holds its own barriers that only some threads of a block may pass: whether by control
+	// flow or by a guard, all with number 0 and over the whole block. Functions that it calls have
+	// none, or else loops says so.
 	rewrite []barrier
-	// shared maps its own loads from shared memory that give all threads the same value if the barrier before them is repeated
-	// behind them, to that barrier; both are indices in self.code.Instrs. See sharedLoads.
+	// shared maps its own loads from shared memory that give all threads the same value if the
+	// barrier before them is repeated behind them, to that barrier; both are indices in
+	// self.code.Instrs. See sharedLoads.
 	shared map[int]int
 }
 
@@ -119,8 +122,8 @@ type barrier struct {
 const (
 	// maxInstrs bounds a kernel with all that it calls.
 	maxInstrs = 1 << 20
-	// maxVisits bounds the functions visited for all kernels of a module together, and the functions that all indirect calls
-	// together may reach.
+	// maxVisits bounds the functions visited for all kernels of a module together, and the
+	// functions that all indirect calls together may reach.
 	maxVisits = 1 << 18
 )
 
@@ -209,8 +212,8 @@ func (e *entryInfo) refuseLoops(r Reason, format string, args ...any) {
 	}
 }
 
-// walk visits all functions that the kernel may reach and combines their properties. A function is visited twice if some
-// calls of it are convergent and others are not.
+// walk visits all functions that the kernel may reach and combines their properties. A function is
+// visited twice if some calls of it are convergent and others are not.
 func (e *entryInfo) walk(w *analyzer) {
 	type visit struct {
 		f        *funcInfo
@@ -282,7 +285,8 @@ func (e *entryInfo) walk(w *analyzer) {
 	}
 }
 
-// barrier classifies one barrier; convergent says whether all threads of a block execute its function together.
+// barrier classifies one barrier; convergent says whether all threads of a block execute its
+// function together.
 func (e *entryInfo) barrier(f *funcInfo, b barrier, together bool) {
 	e.barriers.total++
 	whole := together && f.convergent(b.instr)
@@ -297,8 +301,9 @@ func (e *entryInfo) barrier(f *funcInfo, b barrier, together bool) {
 	case whole, b.partial && !f.warpRisk:
 		e.barriers.uniform++
 	case b.partial:
-		// It counts warps, each when all of its lanes that have not exited have come. In a loop, lanes that returned have not
-		// exited, and wait elsewhere. So it is a warp exchange, and walk has refused the loop.
+		// It counts warps, each when all of its lanes that have not exited have come. In a loop,
+		// lanes that returned have not exited, and wait elsewhere. So it is a warp exchange, and
+		// walk has refused the loop.
 		e.barriers.others++
 	case f != e.self:
 		e.barriers.others++
@@ -312,7 +317,8 @@ func (e *entryInfo) barrier(f *funcInfo, b barrier, together bool) {
 	}
 }
 
-// convergent reports whether the threads of a block that enter the function either all execute instruction i or none does.
+// convergent reports whether the threads of a block that enter the function either all execute
+// instruction i or none does.
 func (f *funcInfo) convergent(i int) bool {
 	b := f.graph.BlockOf(i)
 	if !f.graph.Blocks[b].Reachable {
@@ -371,8 +377,8 @@ func (w *analyzer) propagate(list []*funcInfo) {
 	markRecursive(list)
 }
 
-// markRecursive marks the functions that may call themselves: those in a strongly connected component of the call graph, by
-// Tarjan's algorithm (1972).
+// markRecursive marks the functions that may call themselves: those in a strongly connected
+// component of the call graph, by Tarjan's algorithm (1972).
 func markRecursive(list []*funcInfo) {
 	type state struct {
 		index, low int

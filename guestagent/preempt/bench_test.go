@@ -8,8 +8,9 @@ import (
 	"vgpud/ptx"
 )
 
-// BenchmarkTransform measures the transformation of the corpus into all three forms: from tree to tree, which is binding
-// names, the analysis and the forms; and from text to text, with parsing and printing. The bytes are those of the input text.
+// BenchmarkTransform measures the transformation of the corpus into all three forms: from tree to
+// tree, which is binding names, the analysis and the forms; and from text to text, with parsing and
+// printing. The bytes are those of the input text.
 func BenchmarkTransform(b *testing.B) {
 	var sources []string
 	bytes := 0

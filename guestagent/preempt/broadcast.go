@@ -11,15 +11,17 @@ import (
 
 // Values that the threads of a block share.
 //
-// Often one thread finds out something for its block, such as a ticket from a counter: it writes it to shared memory, the
-// block synchronizes, and all threads read it. They all read the same value unless a thread writes there before the last one
-// has read. If the block synchronized once more right behind the load, none could: between two barriers that all threads of
-// the block pass, they only load. So a load that follows such a barrier, with only computation in between, can be made
-// uniform by one more barrier, in the forms with a loop. That adds no deadlock, since a thread on its way from one barrier to
-// the other waits for nothing.
+// Often one thread finds out something for its block, such as a ticket from a counter: it writes it
+// to shared memory, the block synchronizes, and all threads read it. They all read the same value
+// unless a thread writes there before the last one has read. If the block synchronized once more
+// right behind the load, none could: between two barriers that all threads of the block pass, they
+// only load. So a load that follows such a barrier, with only computation in between, can be made
+// uniform by one more barrier, in the forms with a loop. That adds no deadlock, since a thread on
+// its way from one barrier to the other waits for nothing.
 //
-// It is done if the kernel could not run in a loop otherwise: code whose execution depends on such a load would count as
-// executed by only some threads, of which others may have returned before a barrier.
+// It is done if the kernel could not run in a loop otherwise: code whose execution depends on such
+// a load would count as executed by only some threads, of which others may have returned before a
+// barrier.
 
 // shareLoads tries to make the kernel fit for a loop by making loads uniform.
 func (w *analyzer) shareLoads(e *entryInfo) *entryInfo {
@@ -105,7 +107,8 @@ func loadsShared(in *ptx.Instr) bool {
 	})
 }
 
-// sharedLoads maps the last of the loads behind each barrier to that barrier, which is repeated behind it.
+// sharedLoads maps the last of the loads behind each barrier to that barrier, which is repeated
+// behind it.
 func (e *entryInfo) sharedLoads() map[*ptx.Instr]*ptx.Instr {
 	last := map[int]int{}
 	for load, barrier := range e.shared {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSharedLoads checks which loads are made uniform by one more barrier, in kernels that could not run in a loop otherwise,
-// and at what cost.
+// TestSharedLoads checks which loads are made uniform by one more barrier, in kernels that could
+// not run in a loop otherwise, and at what cost.
 func TestSharedLoads(t *testing.T) {
 	const (
 		ticket   = "mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra M; atom.global.add.u32 %r2, [%rd1], 1; st.shared.u32 [tile], %r2; M: bar.sync 0; "

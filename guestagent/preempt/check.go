@@ -20,10 +20,12 @@ type Word uint8
 const (
 	// DeviceWord is in the control block, in GPU memory. The host writes it there.
 	DeviceWord Word = iota
-	// HostWord is in host memory, at abi.PreemptArgs.Word. Blocks read it over the bus (EffiSha §6.2, FLEP §4.1).
+	// HostWord is in host memory, at abi.PreemptArgs.Word. Blocks read it over the bus (EffiSha
+	// §6.2, FLEP §4.1).
 	HostWord
-	// ProxyWord is in the control block. One block of the grid, which does nothing else, copies it from host memory
-	// (EffiSha §6.3). A grid of one block has no proxy and never leaves. Only [Persistent] supports it.
+	// ProxyWord is in the control block. One block of the grid, which does nothing else, copies it
+	// from host memory (EffiSha §6.3). A grid of one block has no proxy and never leaves. Only
+	// [Persistent] supports it.
 	ProxyWord
 )
 
@@ -76,7 +78,8 @@ func (l Check) earlyExit() string {
 	return l.addressed(fragCheck)
 }
 
-// fetch returns the check of a persistent block and the fetch of its next tasks. sync synchronizes its threads.
+// fetch returns the check of a persistent block and the fetch of its next tasks. sync synchronizes
+// its threads.
 func (l Check) fetch(sync string) string {
 	if !l.AllThreads {
 		return l.addressed(fragFetch)
@@ -95,9 +98,10 @@ const fragWord = `
 	cvta.to.global.u64 %V_word, %V_word;
 `
 
-// fragProxy makes the first of several blocks the proxy. Its first thread copies the word until all tasks were fetched, or
-// the others were told to leave and none remains. (One that comes later still finds the word.) The proxy may occupy the only
-// room for a block, so it also leaves if no other block comes for long.
+// fragProxy makes the first of several blocks the proxy. Its first thread copies the word until all
+// tasks were fetched, or the others were told to leave and none remains. (One that comes later
+// still finds the word.) The proxy may occupy the only room for a block, so it also leaves if no
+// other block comes for long.
 const fragProxy = `
 	.reg .b32 %V_tries;
 	mov.u32 %V_a, %ctaid.x;

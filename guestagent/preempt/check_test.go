@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestChecks checks where each kind of check reads the word, which threads do, and which forms support it. e2e/preempt tests
-// that the kinds are sound.
+// TestChecks checks where each kind of check reads the word, which threads do, and which forms
+// support it. e2e/preempt tests that the kinds are sound.
 func TestChecks(t *testing.T) {
 	const src = `.version 8.0
 .target sm_90

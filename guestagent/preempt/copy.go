@@ -23,8 +23,8 @@ func (s *slab[T]) alloc(n int) []T {
 	return out
 }
 
-// copier copies the parts of a tree that [ptx.Resolve] writes to or that a transformation changes. Declarations, labels,
-// prototypes and the like never change, and the copies share them.
+// copier copies the parts of a tree that [ptx.Resolve] writes to or that a transformation changes.
+// Declarations, labels, prototypes and the like never change, and the copies share them.
 type copier struct {
 	instrs slab[ptx.Instr]
 	ops    slab[ptx.Operand]

@@ -25,7 +25,8 @@ var suffixes = map[Form]string{
 	Persistent: "__vgpud_persist",
 }
 
-// EntryName returns the name of kernel's form f in a transformed module, or kernel itself if f is not a single form.
+// EntryName returns the name of kernel's form f in a transformed module, or kernel itself if f is
+// not a single form.
 func EntryName(kernel string, f Form) string { return kernel + suffixes[f] }
 
 // builder collects the statements of one function.
@@ -117,13 +118,15 @@ func (b *builder) jumpTo(name string) *ptx.Instr {
 type kernel struct {
 	info   *entryInfo
 	module *module
-	// index and grid are how many of x, y and z of %ctaid and %nctaid are needed; a larger number includes the smaller.
+	// index and grid are how many of x, y and z of %ctaid and %nctaid are needed; a larger number
+	// includes the smaller.
 	index, grid int
 	hub         bool   // only some threads pass some of its barriers, so all barriers go through the hub
 	blockSync   string // the fragment that synchronizes the threads of a block
 	taskSync    string // the fragment that separates a task from the next one
 	noRoom      bool   // static shared memory has no room for more, or its size is visible to the kernel
-	// slotMoves means that shared memory which the persistent form adds may be placed before the kernel's own.
+	// slotMoves means that shared memory which the persistent form adds may be placed before the
+	// kernel's own.
 	slotMoves bool
 }
 
@@ -175,7 +178,8 @@ func (k *kernel) launchParam(name string) *ptx.Var {
 	return &ptx.Var{Space: ptx.ParamSpace, Align: launchAlign, Type: ptx.B8, Name: name, Dims: []int64{abi.PreemptArgsBytes}}
 }
 
-// single makes the early exit without a loop. The body keeps its returns and barriers: the block ends with it.
+// single makes the early exit without a loop. The body keeps its returns and barriers: the block
+// ends with it.
 func (k *kernel) single(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragOriginal, fragUnit)
 	b.label("V_look")
@@ -210,7 +214,8 @@ func (k *kernel) coarse(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragSkip)
 }
 
-// persistent makes the papers' form (EffiSha §5, FLEP §4.1), with tasks fetched in chunks by one thread.
+// persistent makes the papers' form (EffiSha §5, FLEP §4.1), with tasks fetched in chunks by one
+// thread.
 func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	if k.slotMoves {
 		b.add(fragSlotPadded)
@@ -228,7 +233,8 @@ func (k *kernel) persistent(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.add(fragLeave)
 }
 
-// sizes returns how many components of the grid's size are needed, by the body or to compute an index from a task's number.
+// sizes returns how many components of the grid's size are needed, by the body or to compute an
+// index from a task's number.
 func (k *kernel) sizes() int { return max(k.grid, min(k.index, 2)) }
 
 // start computes the index of the first task.

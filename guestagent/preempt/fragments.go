@@ -9,13 +9,15 @@ import (
 	"vgpud/ptx"
 )
 
-// The code that the forms put around a body. A name V_x or %V_x belongs to the transformation and gets the module's prefix
-// (see names); V_launch is the launch's appended parameter, and $word is the offset of a field in it (lower case) or in the
-// control block (capitals), as package abi defines them.
+// The code that the forms put around a body. A name V_x or %V_x belongs to the transformation and
+// gets the module's prefix (see names); V_launch is the launch's appended parameter, and $word is
+// the offset of a field in it (lower case) or in the control block (capitals), as package abi
+// defines them.
 //
-// All of it is straight-line code and branches that a whole block takes the same way, except for what only the first
-// thread does. The check of the evict word itself is one reader and a barrier reduction, without shared memory:
-// docs/results/preemption-on-h100.md measured it as the only kind that costs a kernel with barriers nothing.
+// All of it is straight-line code and branches that a whole block takes the same way, except for
+// what only the first thread does. The check of the evict word itself is one reader and a barrier
+// reduction, without shared memory: docs/results/preemption-on-h100.md measured it as the only kind
+// that costs a kernel with barriers nothing.
 
 // fragFirst finds the block's first thread and the control block.
 const fragFirst = `
@@ -37,8 +39,8 @@ const fragFirst = `
 	cvta.to.global.u64 %V_control, %V_control;
 `
 
-// fragCheck is the check of the early exit: the first thread reads the evict word, and all agree. The other threads use 0,
-// below which no SM is.
+// fragCheck is the check of the early exit: the first thread reads the evict word, and all agree.
+// The other threads use 0, below which no SM is.
 const fragCheck = `
 	mov.u32 %V_b, 0;
 	@%V_first ld.volatile.global.u32 %V_b, [%V_control+$EVICT];
@@ -65,8 +67,9 @@ V_run:
 V_unit:
 `
 
-// fragOriginal finds out whether the hardware's grid is the original one; if not, fragUnit computes the unit. The result
-// is kept until after the check: a block that runs needs its place in the grid, one that leaves its number.
+// fragOriginal finds out whether the hardware's grid is the original one; if not, fragUnit computes
+// the unit. The result is kept until after the check: a block that runs needs its place in the
+// grid, one that leaves its number.
 const fragOriginal = `
 	.reg .pred %V_whole;
 	ld.param.u32 %V_a, [V_launch+$flags];
@@ -88,7 +91,8 @@ const fragLinear = `
 V_known:
 `
 
-// fragSkip records unit %V_t as skipped, in the list or the bitmap, and ends the block. Only the first thread does so.
+// fragSkip records unit %V_t as skipped, in the list or the bitmap, and ends the block. Only the
+// first thread does so.
 const fragSkip = `
 	@!%V_first bra V_gone;
 	atom.global.add.u32 %V_b, [%V_control+$SKIPPED], 1;
@@ -164,7 +168,8 @@ var fragHardwareIndex = [...]string{
 	mov.u32 %V_z, %ctaid.z;
 `}
 
-// fragFirstIndex computes the index of task %V_t, as many components as are needed. A grid of one row needs no division.
+// fragFirstIndex computes the index of task %V_t, as many components as are needed. A grid of one
+// row needs no division.
 var fragFirstIndex = [...]string{
 	1: `
 	mov.u32 %V_x, %V_t;
@@ -225,21 +230,21 @@ var fragStep = [...]string{
 `,
 }
 
-// fragSlot declares two slots for the task that a persistent block fetched, of slotBytes together. They are used in turn,
-// so that one barrier per fetch is enough: the first thread can't write a slot again before all threads have read it and
-// come to the barrier in between.
+// fragSlot declares two slots for the task that a persistent block fetched, of slotBytes together.
+// They are used in turn, so that one barrier per fetch is enough: the first thread can't write a
+// slot again before all threads have read it and come to the barrier in between.
 //
-// They follow the shared variables that the kernel's body begins with and precede all others: the assembler places a
-// function's own variables first, then the module's, then dynamic shared memory.
+// They follow the shared variables that the kernel's body begins with and precede all others: the
+// assembler places a function's own variables first, then the module's, then dynamic shared memory.
 const fragSlot = `
 	.shared .align 8 .b32 V_slot[2];
 	.reg .b32 %V_place;
 	mov.u32 %V_place, V_slot;
 `
 
-// fragSlotPadded is fragSlot for kernels whose variables may follow the slots. Programs rely on alignment beyond what they
-// declare (dynamic shared memory that starts where a block's does is aligned to 1 KiB), so it moves them all by
-// slotPaddedBytes, whatever precedes it.
+// fragSlotPadded is fragSlot for kernels whose variables may follow the slots. Programs rely on
+// alignment beyond what they declare (dynamic shared memory that starts where a block's does is
+// aligned to 1 KiB), so it moves them all by slotPaddedBytes, whatever precedes it.
 const fragSlotPadded = `
 	.shared .align 1 .b8 V_slot[1024];
 	.reg .b32 %V_place;
@@ -258,9 +263,10 @@ const fragEnter = `
 	@%V_first red.global.add.u32 [%V_control+$INSIDE], 1;
 `
 
-// fragFetch fetches the next tasks: the first thread checks the evict word once in a number of fetches, takes $group tasks
-// from the counter, and shares the result. A block that leaves gets a number beyond all tasks. The barrier also keeps the
-// next task from using shared memory that threads still use for the previous one.
+// fragFetch fetches the next tasks: the first thread checks the evict word once in a number of
+// fetches, takes $group tasks from the counter, and shares the result. A block that leaves gets a
+// number beyond all tasks. The barrier also keeps the next task from using shared memory that
+// threads still use for the previous one.
 const fragFetch = `
 V_fetch:
 	@!%V_first bra V_share;
@@ -304,15 +310,16 @@ V_gone:
 	ret;
 `
 
-// Barriers that some threads of a block miss because they have returned. All of them become one instruction, the hub: a
-// thread that comes to a barrier in the body goes to the hub, with the barrier's number in %V_state, and then back behind
-// its barrier; a thread that is done comes there with 0, again and again, until the reduction shows that no thread came
-// with another number.
+// Barriers that some threads of a block miss because they have returned. All of them become one
+// instruction, the hub: a thread that comes to a barrier in the body goes to the hub, with the
+// barrier's number in %V_state, and then back behind its barrier; a thread that is done comes there
+// with 0, again and again, until the reduction shows that no thread came with another number.
 //
-// It must be a single instruction. PTX allows lanes of a warp to wait at different barrier instructions since sm_70, but
-// code from NVIDIA's assembler does not keep to that: on an H200 with CUDA 13.0, lanes that were done got the reduction's
-// result in another lane's register, and with the result in shared memory instead there were still wrong values where
-// lanes of a warp left a loop one by one. At the hub a warp's lanes converge before each barrier.
+// It must be a single instruction. PTX allows lanes of a warp to wait at different barrier
+// instructions since sm_70, but code from NVIDIA's assembler does not keep to that: on an H200 with
+// CUDA 13.0, lanes that were done got the reduction's result in another lane's register, and with
+// the result in shared memory instead there were still wrong values where lanes of a warp left a
+// loop one by one. At the hub a warp's lanes converge before each barrier.
 
 // fragHubRegs declares the hub's registers.
 const fragHubRegs = `
@@ -341,7 +348,8 @@ const fragToHub = `
 	bra V_hub;
 `
 
-// fragDrain waits for asynchronous copies to shared memory that the task started and did not wait for.
+// fragDrain waits for asynchronous copies to shared memory that the task started and did not wait
+// for.
 const fragDrain = `
 	cp.async.wait_all;
 `
@@ -353,9 +361,9 @@ const fragNext = `
 	@%V_p bra V_last;
 `
 
-// fragBlockSync and fragWarpSync separate the next task from the previous one. fragThreadSync is for blocks whose warps may
-// have diverged for good: lanes that diverge at a barrier which is not aligned need not converge behind it, and then an
-// aligned barrier never ends.
+// fragBlockSync and fragWarpSync separate the next task from the previous one. fragThreadSync is
+// for blocks whose warps may have diverged for good: lanes that diverge at a barrier which is not
+// aligned need not converge behind it, and then an aligned barrier never ends.
 const (
 	fragBlockSync = `
 	bar.sync 0;

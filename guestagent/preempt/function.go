@@ -15,10 +15,12 @@ var clusterRegisters = words(`%clusterid %nclusterid %cluster_ctaid %cluster_nct
 // clusterDirectives holds the directives of kernels whose blocks are launched in clusters.
 var clusterDirectives = []string{"reqnctapercluster", "explicitcluster", "maxclusterrank"}
 
-// otherOpcodes holds opcodes unknown to package flow that do nothing unsound in a preemptible kernel.
+// otherOpcodes holds opcodes unknown to package flow that do nothing unsound in a preemptible
+// kernel.
 var otherOpcodes = words("movmatrix istypep multimem tensormap mbarrier wgmma tcgen05")
 
-// builtins holds the functions that the driver defines and that do not depend on a block's place in the grid.
+// builtins holds the functions that the driver defines and that do not depend on a block's place in
+// the grid.
 var builtins = words("vprintf malloc free __assertfail")
 
 func words(list string) map[string]bool {
@@ -163,8 +165,8 @@ func (f *funcInfo) barrier(i int, in *ptx.Instr) {
 	}
 }
 
-// findNumbers finds the numbers of barriers that are given in a register: compilers emit mov.u32 %r1, 0; barrier.sync
-// %r1.
+// findNumbers finds the numbers of barriers that are given in a register: compilers emit mov.u32
+// %r1, 0; barrier.sync %r1.
 func (f *funcInfo) findNumbers() {
 	var wanted []int32
 	for k := range f.barriers {
@@ -184,7 +186,8 @@ func (f *funcInfo) findNumbers() {
 	}
 }
 
-// constants returns the values of those wanted registers that every writing instruction sets to the same constant.
+// constants returns the values of those wanted registers that every writing instruction sets to the
+// same constant.
 func (f *funcInfo) constants(wanted []int32, effects *flow.Effects) map[int32]int64 {
 	values, varies := map[int32]int64{}, map[int32]bool{}
 	want := make(map[int32]bool, len(wanted))
@@ -274,8 +277,8 @@ func (f *funcInfo) extern(i int, in *ptx.Instr, name string) {
 	}
 }
 
-// bindCalls finds what indirect calls may reach: the functions in their lists of targets, or else every function whose
-// address is taken in the module.
+// bindCalls finds what indirect calls may reach: the functions in their lists of targets, or else
+// every function whose address is taken in the module.
 func (w *analyzer) bindCalls(m *ptx.Module, list []*funcInfo) {
 	if len(w.indirect) == 0 {
 		return
@@ -362,7 +365,8 @@ func initializerNames(v *ptx.Var, take func(string)) {
 	}
 }
 
-// hasName reports whether an initializer contains a name. Numbers begin with a digit: 0xff, 0f3F800000.
+// hasName reports whether an initializer contains a name. Numbers begin with a digit: 0xff,
+// 0f3F800000.
 func hasName(raw string) bool {
 	within := false // a number or a name
 	for i := range len(raw) {
@@ -376,8 +380,8 @@ func hasName(raw string) bool {
 	return false
 }
 
-// parametersFit reports whether a kernel's parameters leave room for the launch's arguments. PTX limits them to 4,352
-// bytes, and to 32,764 from version 8.1 and sm_70 on (§5.1.6.1).
+// parametersFit reports whether a kernel's parameters leave room for the launch's arguments. PTX
+// limits them to 4,352 bytes, and to 32,764 from version 8.1 and sm_70 on (§5.1.6.1).
 func parametersFit(m *ptx.Module, f *ptx.Func, bytes int) bool {
 	limit := int64(4352)
 	if !m.Version.Less(ptx.Version{Major: 8, Minor: 1}) && architecture(m) >= 70 {

@@ -6,8 +6,9 @@ import (
 	"vgpud/ptx"
 )
 
-// FuzzTransform checks Transform's promises for any module: no panic, and an output that parses, binds and has every form
-// that the report names. (e2e/preempt tests on the soft GPU that it computes the same.)
+// FuzzTransform checks Transform's promises for any module: no panic, and an output that parses,
+// binds and has every form that the report names. (e2e/preempt tests on the soft GPU that it
+// computes the same.)
 func FuzzTransform(f *testing.F) {
 	corpusFiles(f, func(_, src string) {
 		if len(src) < 8<<10 {

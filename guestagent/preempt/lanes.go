@@ -6,13 +6,15 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// exchanges holds the opcodes by which lanes of a warp exchange values, or which a warp executes as a whole.
+// exchanges holds the opcodes by which lanes of a warp exchange values, or which a warp executes as
+// a whole.
 var exchanges = words("elect ldmatrix match mma movmatrix redux shfl stmatrix vote wgmma wmma")
 
-// warpRisk finds out whether lanes of a warp may exchange values, or wait for one another at a barrier with a thread count,
-// after others have returned. That is so if a branch may split the threads of a block such that some reach the function's
-// end without meeting the others at a barrier of the whole block, while others reach the exchange; or if the exchange has a
-// guard that may do so.
+// warpRisk finds out whether lanes of a warp may exchange values, or wait for one another at a
+// barrier with a thread count, after others have returned. That is so if a branch may split the
+// threads of a block such that some reach the function's end without meeting the others at a
+// barrier of the whole block, while others reach the exchange; or if the exchange has a guard that
+// may do so.
 func (w *analyzer) warpRisk(f *funcInfo) {
 	if f.graph == nil || !f.warpDeep {
 		return

@@ -6,11 +6,11 @@ import (
 	"vgpud/ptx"
 )
 
-// linear describes a value as the sum of its terms and of a number in [lo, hi]. The zero linear is that of a value which no
-// instruction gives yet.
+// linear describes a value as the sum of its terms and of a number in [lo, hi]. The zero linear is
+// that of a value which no instruction gives yet.
 //
-// Registers are assumed not to overflow, as indices don't. Grids are assumed to have one dimension: ctaid.y is zero. Values
-// are not followed through memory, except for tickets.
+// Registers are assumed not to overflow, as indices don't. Grids are assumed to have one dimension:
+// ctaid.y is zero. Values are not followed through memory, except for tickets.
 type linear struct {
 	state  lattice
 	terms  [maxTerms]term // ordered by quantity
@@ -26,15 +26,16 @@ const (
 	top                    // it may be any value
 )
 
-// term is a multiple of a quantity that is constant in a thread while it runs one block of the grid.
+// term is a multiple of a quantity that is constant in a thread while it runs one block of the
+// grid.
 type term struct {
 	of     quantity // 0 for no term
 	factor int64
 }
 
-// quantity is a value that is unknown before the launch. Root n, a parameter or the address of a variable, is
-// firstQuantity + n; a ticket is -1-i for the instruction i that gives it: the atomic operation that draws it, or the load
-// of what one thread has handed to its block.
+// quantity is a value that is unknown before the launch. Root n, a parameter or the address of a
+// variable, is firstQuantity + n; a ticket is -1-i for the instruction i that gives it: the atomic
+// operation that draws it, or the load of what one thread has handed to its block.
 type quantity int32
 
 const (
@@ -49,11 +50,12 @@ func (t term) ordersBlocks() bool { return t.of == blockIndex || t.of < noQuanti
 
 const (
 	maxTerms = 5
-	// maxBound is more than any count or address. A bound beyond it counts as infinite, which stays beyond it after any
-	// addition or multiplication here.
+	// maxBound is more than any count or address. A bound beyond it counts as infinite, which stays
+	// beyond it after any addition or multiplication here.
 	maxBound = int64(1) << 40
 	infinite = maxBound << 2
-	// maxFactor bounds the factors of terms, so that no 32-bit index overflows in a grid whose words fit in memory.
+	// maxFactor bounds the factors of terms, so that no 32-bit index overflows in a grid whose
+	// words fit in memory.
 	maxFactor = int64(1) << 20
 	// maxThreads bounds the threads of a block in each dimension.
 	maxThreads = 1024
@@ -172,7 +174,8 @@ func (s *waitAnalysis) solve() {
 	})
 }
 
-// valueOf returns what is known of an operand of that many bits, or of the address that it is, before instruction at.
+// valueOf returns what is known of an operand of that many bits, or of the address that it is,
+// before instruction at.
 func (s *waitAnalysis) valueOf(o *ptx.Operand, bits, at int) linear {
 	if s.results == nil {
 		s.solve()
@@ -320,8 +323,8 @@ func convert(v linear, to string, bits int, signed bool) linear {
 	return v
 }
 
-// product returns v · w if one is a constant or both are non-negative numbers. unsigned says that negative values count as
-// large ones.
+// product returns v · w if one is a constant or both are non-negative numbers. unsigned says that
+// negative values count as large ones.
 func product(v, w linear, unsigned bool) linear {
 	if _, ok := v.constant(); ok {
 		v, w = w, v

@@ -10,26 +10,30 @@ import (
 
 // Look-back.
 //
-// The blocks of a look-back have words of their own, ordered by an index: %ctaid.x, or a ticket, which is a number that
-// each block draws from a counter once. A block writes at or behind its own word and polls words before it:
+// The blocks of a look-back have words of their own, ordered by an index: %ctaid.x, or a ticket,
+// which is a number that each block draws from a counter once. A block writes at or behind its own
+// word and polls words before it:
 //
 //	every write to the array is at base + C·index + w, C ≥ c, w ≥ W
 //	every poll of it ends before base + c·index + W
 //
-// with one c > 0; parameters may be part of W. Then only a block with a smaller index can write what is polled: another
-// block's writes begin at base + c·index' + W or behind, which for index' ≥ index is not before the end of the polls.
+// with one c > 0; parameters may be part of W. Then only a block with a smaller index can write
+// what is polled: another block's writes begin at base + c·index' + W or behind, which for index' ≥
+// index is not before the end of the polls.
 //
-// In the persistent form that is sound. Tasks are fetched in the order of %ctaid.x, if the grid has one dimension, by
-// blocks that finish what they fetched; and a block that has drawn a ticket has begun, as have all that drew smaller ones.
-// So of the blocks that have begun and not ended, the one with the smallest index waits, if at all, for blocks that have
-// ended, whose writes are complete: it ends too, or would not have ended in the original either, had that run its blocks one
-// after the other.
+// In the persistent form that is sound. Tasks are fetched in the order of %ctaid.x, if the grid has
+// one dimension, by blocks that finish what they fetched; and a block that has drawn a ticket has
+// begun, as have all that drew smaller ones. So of the blocks that have begun and not ended, the
+// one with the smallest index waits, if at all, for blocks that have ended, whose writes are
+// complete: it ends too, or would not have ended in the original either, had that run its blocks
+// one after the other.
 //
-// Two things are assumed, not proven: that addresses from different parameters are in different arrays, for ordinary writes
-// (flags are not written that way, and atomic, volatile, relaxed or releasing writes to another array refuse the kernel);
-// and that a 32-bit index does not overflow.
+// Two things are assumed, not proven: that addresses from different parameters are in different
+// arrays, for ordinary writes (flags are not written that way, and atomic, volatile, relaxed or
+// releasing writes to another array refuse the kernel); and that a 32-bit index does not overflow.
 
-// refuteLookBack returns why a kernel that polls with loads polls is not proven to look back, or "" if it is.
+// refuteLookBack returns why a kernel that polls with loads polls is not proven to look back, or ""
+// if it is.
 func (s *waitAnalysis) refuteLookBack(polls []int) string {
 	var index quantity // the same for all polls
 	for _, i := range polls {
@@ -70,8 +74,8 @@ func (s *waitAnalysis) refuteLookBack(polls []int) string {
 	return ""
 }
 
-// writeConflict returns why write k may be to what a block with the index of order, or a larger one, polls in array below
-// at.hi, or "" if it can't be.
+// writeConflict returns why write k may be to what a block with the index of order, or a larger
+// one, polls in array below at.hi, or "" if it can't be.
 func (s *waitAnalysis) writeConflict(k int, array sources, at linear, order term) string {
 	in, to := s.f.code.Instrs[k], s.array(k)
 	draw, ticket := s.draws[order.of]
@@ -87,7 +91,8 @@ func (s *waitAnalysis) writeConflict(k int, array sources, at linear, order term
 	case to&array == 0:
 		return ""
 	}
-	// What is known depends on the path by which control reached the write, and holds where the address was computed.
+	// What is known depends on the path by which control reached the write, and holds where the
+	// address was computed.
 	o := address(in)
 	x := register(o)
 	if x < 0 {
@@ -199,8 +204,8 @@ func boundThread(v linear, list []condition) linear {
 	return v.withThread(lo, hi)
 }
 
-// atIndex returns address to as one by the index of order if, by list, control reaches it for a single value of that index
-// only: the first block of a scan writes to the array's first word.
+// atIndex returns address to as one by the index of order if, by list, control reaches it for a
+// single value of that index only: the first block of a scan writes to the array's first word.
 func atIndex(to, at linear, order term, list []condition) linear {
 	for _, c := range list {
 		n := slices.IndexFunc(c.value.terms[:], func(t term) bool { return t == term{order.of, 1} })

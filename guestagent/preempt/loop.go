@@ -25,8 +25,8 @@ type exit struct {
 	a, b *ptx.Operand
 }
 
-// newLoop returns loop l. Loops with the same header are one loop of the graph, and one of them may spin within the others:
-// a branch that leaves one of them counts as leaving the loop.
+// newLoop returns loop l. Loops with the same header are one loop of the graph, and one of them may
+// spin within the others: a branch that leaves one of them counts as leaving the loop.
 func (s *waitAnalysis) newLoop(l int, body []int) *loop {
 	g := s.f.graph
 	r := &loop{waitAnalysis: s, index: l, first: g.Blocks[g.Loops[l].Header].First, body: body, invariants: map[int32]bool{}, trends: map[int32]int64{}}
@@ -60,7 +60,8 @@ var (
 	signed  = map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 )
 
-// comparison returns how an instruction compares two values: eq, ne, lt, le, gt or ge, or "" if it does anything else.
+// comparison returns how an instruction compares two values: eq, ne, lt, le, gt or ge, or "" if it
+// does anything else.
 func comparison(in *ptx.Instr) string {
 	if in == nil || in.Opcode != "setp" || in.Guarded() || len(in.Operands) != 3 || len(in.Modifiers) != 2 {
 		return ""
@@ -114,7 +115,8 @@ func (r *loop) writers(x int32) []int {
 	return list
 }
 
-// soleWriter returns the only instruction in the loop that writes register x, if every iteration executes it.
+// soleWriter returns the only instruction in the loop that writes register x, if every iteration
+// executes it.
 func (r *loop) soleWriter(x int32) *ptx.Instr {
 	d := r.writers(x)
 	if len(d) != 1 || !r.everyIteration(r.f.graph.BlockOf(d[0])) || r.f.code.Instrs[d[0]].Guarded() {
@@ -138,7 +140,8 @@ func (r *loop) invariant(o *ptx.Operand) bool {
 	return true
 }
 
-// invariantReg reports whether register x is the same in every iteration: it is not written, or recomputed from invariants.
+// invariantReg reports whether register x is the same in every iteration: it is not written, or
+// recomputed from invariants.
 func (r *loop) invariantReg(x int32) bool {
 	stays, known := r.invariants[x]
 	if known {
@@ -154,7 +157,8 @@ func (r *loop) invariantReg(x int32) bool {
 	return r.invariants[x]
 }
 
-// copies reports whether every iteration moves the value of register from to register x, and nothing else does.
+// copies reports whether every iteration moves the value of register from to register x, and
+// nothing else does.
 func (r *loop) copies(x, from int32) bool {
 	for range maxMoves {
 		if x == from {
@@ -172,13 +176,14 @@ func (r *loop) copies(x, from int32) bool {
 // maxMoves bounds the moves from register to register that are followed.
 const maxMoves = 8
 
-// soleAccess reports whether no other instruction in the loop may write the array that instruction i accesses.
+// soleAccess reports whether no other instruction in the loop may write the array that instruction
+// i accesses.
 func (r *loop) soleAccess(i int) bool {
 	return !slices.ContainsFunc(r.instrs(r.body), func(k int) bool { return k != i && r.writes(k) && r.array(k)&r.array(i) != 0 })
 }
 
-// endless reports whether the loop, unless it ends in its first iteration, continues until an ordinary load gives another value:
-// the kernel must then write what it loads under another name.
+// endless reports whether the loop, unless it ends in its first iteration, continues until an
+// ordinary load gives another value: the kernel must then write what it loads under another name.
 func (r *loop) endless() bool {
 	return !slices.ContainsFunc(r.leaving, func(b int) bool {
 		last := r.f.code.Instrs[r.f.graph.Blocks[b].End-1]
@@ -186,8 +191,8 @@ func (r *loop) endless() bool {
 	})
 }
 
-// repeats reports whether register x has the same value in every iteration if ordinary loads give the same values, as far as that
-// shows within a number of steps.
+// repeats reports whether register x has the same value in every iteration if ordinary loads give
+// the same values, as far as that shows within a number of steps.
 func (r *loop) repeats(x int32, steps int) bool {
 	if r.invariantReg(x) {
 		return true
@@ -215,16 +220,16 @@ func (r *loop) repeats(x int32, steps int) bool {
 	return false
 }
 
-// counted reports whether the loop ends after a number of iterations: a counter that every iteration advances is compared
-// with a value that does not grow for ever.
+// counted reports whether the loop ends after a number of iterations: a counter that every
+// iteration advances is compared with a value that does not grow for ever.
 func (r *loop) counted() bool {
 	return slices.ContainsFunc(r.exits, func(x exit) bool {
 		return x.op != "eq" && x.op != "ne" && (r.steps(register(x.a)) != 0 && r.bounded(x.b) || r.steps(register(x.b)) != 0 && r.bounded(x.a))
 	})
 }
 
-// bounded reports whether an operand is invariant, or the result of ordinary loads from one address: if all other blocks stood
-// still, it would not grow for ever.
+// bounded reports whether an operand is invariant, or the result of ordinary loads from one
+// address: if all other blocks stood still, it would not grow for ever.
 func (r *loop) bounded(o *ptx.Operand) bool {
 	x := register(o)
 	return r.invariant(o) || x >= 0 && !slices.ContainsFunc(r.writers(x), func(d int) bool {
@@ -233,22 +238,24 @@ func (r *loop) bounded(o *ptx.Operand) bool {
 	})
 }
 
-// fromList is the trend of a value that is computed from a list's next word. Other trends are a lower bound of how much the
-// value grows in every iteration, or an upper bound below zero of how much it shrinks, as far as known; 0 if neither is sure.
+// fromList is the trend of a value that is computed from a list's next word. Other trends are a
+// lower bound of how much the value grows in every iteration, or an upper bound below zero of how
+// much it shrinks, as far as known; 0 if neither is sure.
 const fromList = infinite
 
-// maxTrend bounds trends in 32 bits. With a larger one the value may return to where it was: factors and steps may each be
-// small but together reach 2³².
+// maxTrend bounds trends in 32 bits. With a larger one the value may return to where it was:
+// factors and steps may each be small but together reach 2³².
 const maxTrend = 1 << 28
 
-// monotonic reports whether the address that instruction i accesses grows in every iteration, or shrinks in every iteration.
+// monotonic reports whether the address that instruction i accesses grows in every iteration, or
+// shrinks in every iteration.
 func (r *loop) monotonic(i int) bool {
 	t := r.trend(register(address(r.f.code.Instrs[i])))
 	return t != 0 && t != fromList
 }
 
-// gathers reports whether instruction i is an ordinary load from an address that each iteration takes from the next word of a
-// list, in a loop that ends after a number of iterations.
+// gathers reports whether instruction i is an ordinary load from an address that each iteration
+// takes from the next word of a list, in a loop that ends after a number of iterations.
 func (r *loop) gathers(i int) bool {
 	in := r.f.code.Instrs[i]
 	return in.Opcode == "ld" && !mayWait(in) && r.trend(register(address(in))) == fromList && r.counted()
@@ -273,7 +280,8 @@ func (r *loop) trend(x int32) int64 {
 	return t
 }
 
-// scale returns trend t multiplied by a factor in the width of instruction in, or 0 if the product is too large.
+// scale returns trend t multiplied by a factor in the width of instruction in, or 0 if the product
+// is too large.
 func scale(in *ptx.Instr, t, by int64) int64 {
 	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
 	switch wide := bits == 64 || in.Has("wide"); {
@@ -316,14 +324,15 @@ func (r *loop) steps(x int32) int64 {
 	return 0
 }
 
-// step returns an operand as a trend if it is invariant and surely positive or negative, and 0 otherwise.
+// step returns an operand as a trend if it is invariant and surely positive or negative, and 0
+// otherwise.
 func (r *loop) step(o *ptx.Operand) int64 {
 	v, sign := r.valueOf(o, 32, r.first), int64(1)
 	if v.hi < 0 {
 		v, sign = constant(0).plus(v, -1), -1
 	}
-	// A factor of the grid's size counts as that of a large grid: with it, factors reach 2¹⁴ at most, and even with all threads
-	// that a GPU holds at once they don't reach 2³².
+	// A factor of the grid's size counts as that of a large grid: with it, factors reach 2¹⁴ at
+	// most, and even with all threads that a GPU holds at once they don't reach 2³².
 	const large = 1 << 14
 	if !v.number() || !r.invariant(o) || v.lo < 1 || v.lo >= maxTrend {
 		return 0
@@ -331,8 +340,8 @@ func (r *loop) step(o *ptx.Operand) int64 {
 	return sign * min(v.hi, v.lo*large, maxTrend)
 }
 
-// grows returns the operand with which an instruction's result grows, and by which factor, if its other operands are
-// invariant; 0 if there is none.
+// grows returns the operand with which an instruction's result grows, and by which factor, if its
+// other operands are invariant; 0 if there is none.
 func (r *loop) grows(in *ptx.Instr) (operand int, by int64) {
 	ops := in.Operands
 	if !integral(in) {
@@ -360,8 +369,8 @@ func (r *loop) grows(in *ptx.Instr) (operand int, by int64) {
 	return 0, 0
 }
 
-// integral reports whether an instruction computes 32- or 64-bit integers and keeps the low bits of its result: shorter
-// integers wrap around soon, and saturated ones stop changing.
+// integral reports whether an instruction computes 32- or 64-bit integers and keeps the low bits of
+// its result: shorter integers wrap around soon, and saturated ones stop changing.
 func integral(in *ptx.Instr) bool {
 	if len(in.Modifiers) == 0 || in.Has("sat") || in.Has("hi") {
 		return false
@@ -370,7 +379,8 @@ func integral(in *ptx.Instr) bool {
 	return bits > 0
 }
 
-// widens reports whether a conversion is one between 32- or 64-bit integers to a type that is not shorter.
+// widens reports whether a conversion is one between 32- or 64-bit integers to a type that is not
+// shorter.
 func widens(in *ptx.Instr) bool {
 	if len(in.Modifiers) != 2 {
 		return false
@@ -380,9 +390,10 @@ func widens(in *ptx.Instr) bool {
 	return from > 0 && to >= from
 }
 
-// retries reports whether instruction i is a compare-and-swap that the loop repeats with the value it found until it succeeds,
-// whatever else ends the loop: each iteration swaps the value that the previous one found, at the same address, and the loop
-// ends if it found what it expected. If no other block writes, the second iteration finds what the first one did.
+// retries reports whether instruction i is a compare-and-swap that the loop repeats with the value
+// it found until it succeeds, whatever else ends the loop: each iteration swaps the value that the
+// previous one found, at the same address, and the loop ends if it found what it expected. If no
+// other block writes, the second iteration finds what the first one did.
 func (r *loop) retries(i int) bool {
 	in := r.f.code.Instrs[i]
 	if in.Opcode != "atom" || !in.Has("cas") || len(in.Operands) != 4 || in.Guarded() || !r.invariant(address(in)) || !r.soleAccess(i) {
@@ -398,9 +409,9 @@ func (r *loop) retries(i int) bool {
 	})
 }
 
-// draws reports whether instruction i draws numbers from a counter until they reach a bound: it adds a positive constant, the
-// results are used as indices in the loop, and the loop ends when a value that grows with them is not less than one that does
-// not grow for ever.
+// draws reports whether instruction i draws numbers from a counter until they reach a bound: it
+// adds a positive constant, the results are used as indices in the loop, and the loop ends when a
+// value that grows with them is not less than one that does not grow for ever.
 func (r *loop) draws(i int) bool {
 	in := r.f.code.Instrs[i]
 	if in.Opcode != "atom" || !in.Has("add") || len(in.Operands) != 3 || !r.invariant(address(in)) || !r.soleAccess(i) {
@@ -426,16 +437,18 @@ func (r *loop) draws(i int) bool {
 	})
 }
 
-// attainable reports whether an operand is bounded and no constant that takes too many draws of step each: a block that draws until
-// a number has its highest bit set waits for another block to set it.
+// attainable reports whether an operand is bounded and no constant that takes too many draws of
+// step each: a block that draws until a number has its highest bit set waits for another block to
+// set it.
 func (r *loop) attainable(o *ptx.Operand, step int64) bool {
 	const maxDraws = 1 << 24
 	v := r.valueOf(o, 64, r.first)
 	return r.bounded(o) && !(v.number() && (v.lo/step > maxDraws || v.hi < 0))
 }
 
-// growsWith reports whether register x grows with the result of instruction i, whose trend is t and from which the latest trace
-// started: all that comes from it comes on one path, perhaps through shared memory or from another lane.
+// growsWith reports whether register x grows with the result of instruction i, whose trend is t and
+// from which the latest trace started: all that comes from it comes on one path, perhaps through
+// shared memory or from another lane.
 func (r *loop) growsWith(x int32, i int, t int64) bool {
 	for range maxMoves {
 		ways := slices.DeleteFunc(r.writers(x), func(k int) bool { return !r.trace.Instr(k) })
@@ -461,8 +474,8 @@ func (r *loop) growsWith(x int32, i int, t int64) bool {
 	return false
 }
 
-// register returns the number of the register that an operand is, as a whole, or with an offset the base of an address; -1
-// for anything else.
+// register returns the number of the register that an operand is, as a whole, or with an offset the
+// base of an address; -1 for anything else.
 func register(o *ptx.Operand) int32 {
 	if (o.Kind == ptx.KindReg && o.Offset() == 0 || o.Kind == ptx.KindAddr) && o.Sym != nil && o.Sym.Kind == ptx.SymReg &&
 		o.Sel == ptx.SelNone && !o.Not && !o.Neg && len(o.Elems) == 0 {

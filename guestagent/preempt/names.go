@@ -8,12 +8,14 @@ import (
 	"vgpud/ptx"
 )
 
-// tag begins every name that the transformation adds inside a function, after the percent sign of a register.
+// tag begins every name that the transformation adds inside a function, after the percent sign of a
+// register.
 const tag = "vgpud"
 
-// names keeps the transformation's names apart from the module's. A name of the transformation begins with prefix ("vgpud_",
-// or "vgpud1_" and so on if the module has such names already), and no name of the module contains it: so its names can't
-// collide with others, hide them or be hidden, in any scope.
+// names keeps the transformation's names apart from the module's. A name of the transformation
+// begins with prefix ("vgpud_", or "vgpud1_" and so on if the module has such names already), and
+// no name of the module contains it: so its names can't collide with others, hide them or be
+// hidden, in any scope.
 type names struct {
 	prefix   string
 	globals  map[string]bool // at module scope
@@ -105,8 +107,8 @@ func (n *names) record(name string, taken map[int]bool) {
 	}
 }
 
-// ours returns a fragment's name as it is in the module: V_end becomes vgpud_end, %V_left becomes %vgpud_left. Other names
-// stay.
+// ours returns a fragment's name as it is in the module: V_end becomes vgpud_end, %V_left becomes
+// %vgpud_left. Other names stay.
 func (n *names) ours(name string) string {
 	if s, ok := n.known[name]; ok {
 		return s
@@ -125,12 +127,14 @@ func (n *names) ours(name string) string {
 // launchName stands in fragments for the launch's appended parameter, whose name differs by kernel.
 const launchName = "V_launch"
 
-// defaultFragments caches fragments with defaultPrefix, by text: nearly all modules use that prefix.
+// defaultFragments caches fragments with defaultPrefix, by text: nearly all modules use that
+// prefix.
 var defaultFragments sync.Map
 
 const defaultPrefix = tag + "_"
 
-// fragment returns a fragment with its names in this module, except launchName. It must not be modified.
+// fragment returns a fragment with its names in this module, except launchName. It must not be
+// modified.
 func (n *names) fragment(text string) []ptx.Stmt {
 	if f, ok := n.frags[text]; ok {
 		return f

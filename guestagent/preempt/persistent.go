@@ -9,17 +9,20 @@ import (
 
 // Kernels that are already persistent.
 //
-// Some kernels come as persistent threads: as many blocks as the GPU holds, each of which takes task after task in an
-// outermost loop, by a stride of the grid's size or by a number drawn from a counter. EffiSha's compiler recognizes them by
-// that loop (§5) and adds no second loop around it. It would remain to check the evict word in the loop, which is not done
-// here: what such a block carries from one task to the next (sums in registers and shared memory, written after the loop,
-// as in a reduction) would be lost, and it can rarely be proven that it carries nothing. Such a kernel has the same forms as
-// any other, all sound, which help if it is launched with more blocks than the GPU holds. Launched with no more, it leaves as
-// its blocks end, and the agent launches the original.
+// Some kernels come as persistent threads: as many blocks as the GPU holds, each of which takes
+// task after task in an outermost loop, by a stride of the grid's size or by a number drawn from a
+// counter. EffiSha's compiler recognizes them by that loop (§5) and adds no second loop around it.
+// It would remain to check the evict word in the loop, which is not done here: what such a block
+// carries from one task to the next (sums in registers and shared memory, written after the loop,
+// as in a reduction) would be lost, and it can rarely be proven that it carries nothing. Such a
+// kernel has the same forms as any other, all sound, which help if it is launched with more blocks
+// than the GPU holds. Launched with no more, it leaves as its blocks end, and the agent launches
+// the original.
 
-// takesTasks reports whether the kernel's own code is of that kind: it has an outermost loop that ends by a value computed
-// from the block's index and the grid's size, or from a counter that an atomic operation in the loop increments. This is
-// informational, not needed for soundness, and errs in both directions.
+// takesTasks reports whether the kernel's own code is of that kind: it has an outermost loop that
+// ends by a value computed from the block's index and the grid's size, or from a counter that an
+// atomic operation in the loop increments. This is informational, not needed for soundness, and
+// errs in both directions.
 func (f *funcInfo) takesTasks() bool {
 	if f.graph == nil || !f.graph.Reducible || len(f.graph.Loops) == 0 || len(f.reads) == 0 && !f.readsGrid() {
 		return false

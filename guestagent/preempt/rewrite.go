@@ -127,8 +127,8 @@ func (r *rewriter) indices(in *ptx.Instr, was, now []ptx.Operand, out *[]ptx.Stm
 	}
 }
 
-// narrow reports whether an instruction takes a special register as 16 bits, as programs of PTX 1 do. Conversions take the
-// wider register.
+// narrow reports whether an instruction takes a special register as 16 bits, as programs of PTX 1
+// do. Conversions take the wider register.
 func narrow(in *ptx.Instr) bool {
 	return in.Opcode != "cvt" && (in.Has("u16") || in.Has("s16") || in.Has("b16"))
 }

@@ -228,8 +228,8 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestSlotMovesNothing checks where the persistent form's shared memory is placed: behind what the body declares first, or as
-// a whole KiB if the kernel's own may follow it.
+// TestSlotMovesNothing checks where the persistent form's shared memory is placed: behind what the
+// body declares first, or as a whole KiB if the kernel's own may follow it.
 func TestSlotMovesNothing(t *testing.T) {
 	const small, apart = ".shared .align 8 .b32 vgpud_slot[2];", ".shared .align 1 .b8 vgpud_slot[1024];"
 	for name, tt := range map[string]struct{ src, slot, behind string }{
@@ -309,8 +309,8 @@ func TestCallsGetTheTask(t *testing.T) {
 	}
 }
 
-// TestManyCallsManyKernels checks that the output does not grow faster than the input: each function is copied once or twice,
-// however many kernels call it.
+// TestManyCallsManyKernels checks that the output does not grow faster than the input: each
+// function is copied once or twice, however many kernels call it.
 func TestManyCallsManyKernels(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(moduleOf(""))
@@ -337,7 +337,8 @@ func TestManyCallsManyKernels(t *testing.T) {
 	}
 }
 
-// TestManyKernels checks that the output for a module of tiny kernels is bounded: further kernels get no form.
+// TestManyKernels checks that the output for a module of tiny kernels is bounded: further kernels
+// get no form.
 func TestManyKernels(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(moduleOf(""))

@@ -8,9 +8,10 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// sources is the set of what a value may be computed from: a bit for each parameter that may be an address and for each
-// variable (see waitAnalysis.bit), and the following. A value that passes through shared or local memory, or through a call,
-// keeps its sources; a value loaded from global memory has none of them.
+// sources is the set of what a value may be computed from: a bit for each parameter that may be an
+// address and for each variable (see waitAnalysis.bit), and the following. A value that passes
+// through shared or local memory, or through a call, keeps its sources; a value loaded from global
+// memory has none of them.
 type sources uint64
 
 const (
@@ -50,8 +51,8 @@ func (s *waitAnalysis) bit(r root) sources {
 	return 1 << n
 }
 
-// fixpoint calls step for every instruction, and again for those that read what an instruction writes if its step returned
-// true for a change.
+// fixpoint calls step for every instruction, and again for those that read what an instruction
+// writes if its step returned true for a change.
 func (s *waitAnalysis) fixpoint(step func(i int) bool) {
 	n := len(s.f.code.Instrs)
 	queue, queued := make([]int32, n), make([]bool, n)
@@ -101,8 +102,8 @@ func (s *waitAnalysis) findSources() {
 	})
 }
 
-// resultSources returns the sources of an instruction's result, except for what it reads from memory. from are the sources of
-// its operands that are not addresses.
+// resultSources returns the sources of an instruction's result, except for what it reads from
+// memory. from are the sources of its operands that are not addresses.
 func (s *waitAnalysis) resultSources(in *ptx.Instr, from sources) sources {
 	switch in.Opcode {
 	case "atom", "multimem":
@@ -142,7 +143,8 @@ func (s *waitAnalysis) loadedParameter(in *ptx.Instr) (root, bool) {
 	return root{o.Sym, o.Offset()}, true
 }
 
-// loaded returns the sources of what an instruction loads from the parameter at: those of each element of a vector.
+// loaded returns the sources of what an instruction loads from the parameter at: those of each
+// element of a vector.
 func (s *waitAnalysis) loaded(in *ptx.Instr, at root) sources {
 	var from sources
 	for end := at.offset + bytes(in); at.offset < end; at.offset += 8 {
@@ -151,7 +153,8 @@ func (s *waitAnalysis) loaded(in *ptx.Instr, at root) sources {
 	return from
 }
 
-// byPointer returns the sources of what an instruction loads from a parameter through a register that points to it.
+// byPointer returns the sources of what an instruction loads from a parameter through a register
+// that points to it.
 func (s *waitAnalysis) byPointer(in *ptx.Instr, at *ptx.Operand) sources {
 	if defs := s.defs[register(at)]; len(defs) == 1 {
 		mov := s.f.code.Instrs[defs[0]]
@@ -205,8 +208,8 @@ func (s *waitAnalysis) sourcesOf(o *ptx.Operand) sources {
 // addressSources returns the sources of the address that instruction i accesses.
 func (s *waitAnalysis) addressSources(i int) sources { return s.sourcesOf(address(s.f.code.Instrs[i])) }
 
-// array returns the parameters and variables that instruction i's address in global memory is computed from, or everywhere
-// if there are none.
+// array returns the parameters and variables that instruction i's address in global memory is
+// computed from, or everywhere if there are none.
 func (s *waitAnalysis) array(i int) sources {
 	at := s.addressSources(i)
 	if at = at &^ s.nearVars &^ (1<<firstRoot - 1); at != 0 {

@@ -7,8 +7,9 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// findTickets finds the tickets: the result of an atomic operation that adds a positive constant to a counter, once, and what
-// the threads of a block load if one of them handed such a number to them.
+// findTickets finds the tickets: the result of an atomic operation that adds a positive constant to
+// a counter, once, and what the threads of a block load if one of them handed such a number to
+// them.
 func (s *waitAnalysis) findTickets() {
 	barriers := s.f.broadcasts()
 	for i, in := range s.f.code.Instrs {
@@ -44,9 +45,10 @@ func (s *waitAnalysis) sameForGrid(i int) bool {
 	return at.state == precise && at.lo == at.hi && !slices.ContainsFunc(at.terms[:], func(t term) bool { return t.of != noQuantity && t.of < firstQuantity })
 }
 
-// handedOver returns the instruction whose result load reads from shared memory, since no other can have written there: no
-// other instruction in the function does or, if load stands right behind a barrier of the whole block, all others come later.
-// (If no thread has executed it, the loaded value is meaningless.) It returns flow.None if that is not known.
+// handedOver returns the instruction whose result load reads from shared memory, since no other can
+// have written there: no other instruction in the function does or, if load stands right behind a
+// barrier of the whole block, all others come later. (If no thread has executed it, the loaded
+// value is meaningless.) It returns flow.None if that is not known.
 func (s *waitAnalysis) handedOver(load, barrier int, behind bool) int {
 	code, g := s.f.code, s.f.graph
 	from, write := address(code.Instrs[load]), flow.None

@@ -19,7 +19,8 @@ type Report struct {
 	Kernel      string
 	Preemptible bool   // it has at least one sound form, whether asked for or not
 	Forms       []Form // forms in the module, named by EntryName
-	// Reason says why the kernel has no form, or only the early exit without a loop; None if it has all.
+	// Reason says why the kernel has no form, or only the early exit without a loop; None if it has
+	// all.
 	Reason Reason
 	Detail string // explains Reason, for people
 
@@ -37,28 +38,28 @@ type Report struct {
 const (
 	launchBytes = abi.PreemptArgsBytes
 	launchAlign = 8
-	// staticShared is how much static shared memory a kernel may have on any GPU. The persistent form adds slotBytes or
-	// slotPaddedBytes to it.
+	// staticShared is how much static shared memory a kernel may have on any GPU. The persistent
+	// form adds slotBytes or slotPaddedBytes to it.
 	staticShared    = 48 << 10
 	slotBytes       = 8
 	slotPaddedBytes = 1 << 10
-	// maxReturns bounds the barriers that are rewritten: each adds a path from the hub, and the assembler keeps the registers
-	// that any of them needs live on all.
+	// maxReturns bounds the barriers that are rewritten: each adds a path from the hub, and the
+	// assembler keeps the registers that any of them needs live on all.
 	maxReturns = 256
-	// maxAdded bounds the instructions of all new kernels together: a kernel of twelve characters becomes three of a hundred
-	// instructions each.
+	// maxAdded bounds the instructions of all new kernels together: a kernel of twelve characters
+	// becomes three of a hundred instructions each.
 	maxAdded = 1 << 22
 	// formInstrs is an upper bound of what a form adds to a body.
 	formInstrs = 120
 )
 
-// Transform makes preemptible forms of m's kernels. It returns a module with everything that m has, under its own name, and
-// with the new kernels (see EntryName), and a report for each kernel of m. A kernel's form is launched with
-// [abi.PreemptArgs] behind its own parameters, whose offsets stay.
+// Transform makes preemptible forms of m's kernels. It returns a module with everything that m has,
+// under its own name, and with the new kernels (see EntryName), and a report for each kernel of m.
+// A kernel's form is launched with [abi.PreemptArgs] behind its own parameters, whose offsets stay.
 //
-// m keeps its text, but Transform binds its names as ptx.Resolve does, so nothing else may use m meanwhile. The new module
-// shares with it what neither changes, and must be resolved before use. The error, if any, is Resolve's; a kernel that can't
-// be transformed is reported, not an error.
+// m keeps its text, but Transform binds its names as ptx.Resolve does, so nothing else may use m
+// meanwhile. The new module shares with it what neither changes, and must be resolved before use.
+// The error, if any, is Resolve's; a kernel that can't be transformed is reported, not an error.
 func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 	prog, err := ptx.Resolve(m)
 	if err != nil {
@@ -97,7 +98,8 @@ type module struct {
 	order  []*funcInfo          // those that are needed, in order
 	// hubBarriers are the barriers that are rewritten.
 	hubBarriers map[*ptx.Instr]bool
-	// sharedLoads maps loads behind which a barrier is repeated in a loop to that barrier; see broadcast.go.
+	// sharedLoads maps loads behind which a barrier is repeated in a loop to that barrier; see
+	// broadcast.go.
 	sharedLoads map[*ptx.Instr]*ptx.Instr
 
 	added   int         // instructions, approximately
@@ -201,7 +203,8 @@ func (k *kernel) plan() {
 	}
 }
 
-// checkHub refuses a loop if the hub can't branch back to all barriers: labels in a nested block are invisible outside.
+// checkHub refuses a loop if the hub can't branch back to all barriers: labels in a nested block
+// are invisible outside.
 func (k *kernel) checkHub() {
 	e, n := k.info, 0
 	var block func(b *ptx.Block, nested bool)
@@ -406,7 +409,8 @@ func (t *module) callee(in *ptx.Instr) string {
 	return name
 }
 
-// makeClones makes the copies of device functions that are needed, including those that the copies need.
+// makeClones makes the copies of device functions that are needed, including those that the copies
+// need.
 func (t *module) makeClones() {
 	for i := 0; i < len(t.order); i++ {
 		f := t.order[i]
@@ -423,7 +427,8 @@ func (t *module) makeClones() {
 	}
 }
 
-// assemble places the new functions behind the module's own, to which they may refer, and before the items that follow.
+// assemble places the new functions behind the module's own, to which they may refer, and before
+// the items that follow.
 func (t *module) assemble() *ptx.Module {
 	out := *t.m
 	out.Items = make([]ptx.Item, 0, len(t.m.Items)+2*len(t.copies)+len(t.entries))

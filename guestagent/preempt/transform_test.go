@@ -24,8 +24,8 @@ func parse(t testing.TB, src string) *ptx.Module {
 	return m
 }
 
-// transform transforms src and checks what must hold of every output: it prints, parses to the same tree, binds, and has
-// everything that the input had.
+// transform transforms src and checks what must hold of every output: it prints, parses to the same
+// tree, binds, and has everything that the input had.
 func transform(t testing.TB, src string, o Options) (*ptx.Module, map[string]Report) {
 	t.Helper()
 	m := parse(t, src)

@@ -12,8 +12,9 @@ import (
 
 // Blocks that wait for blocks.
 //
-// A loop waits for other blocks if it might not end while all other blocks stand still. A block that waits for one that
-// never comes is a deadlock, and which blocks may not come depends on the form:
+// A loop waits for other blocks if it might not end while all other blocks stand still. A block
+// that waits for one that never comes is a deadlock, and which blocks may not come depends on the
+// form:
 //
 //   - A block that has started a task finishes it, in every form: no form checks the evict word within a task.
 //   - In the early-exit forms any block may be skipped, even one with a lower index than one that has started: blocks check
@@ -21,11 +22,12 @@ import (
 //   - In the persistent form tasks are fetched in the order of their indices, and what was fetched is finished. So all tasks
 //     before one that has started have started; later ones may have to wait until it ends.
 //
-// So a kernel whose blocks wait only for earlier blocks, a look-back, may have the persistent form, and a kernel whose blocks
-// wait for others has no form. Neither what a loop waits for nor whether it waits is decidable in general, so every kind of
-// polling counts as a wait: a loop whose end depends, by data or by control, on what an instruction in it reads from global
-// memory or a surface, by any load, asynchronous copy or atomic operation. Only the following don't count, since they end
-// while all other blocks stand still:
+// So a kernel whose blocks wait only for earlier blocks, a look-back, may have the persistent form,
+// and a kernel whose blocks wait for others has no form. Neither what a loop waits for nor whether
+// it waits is decidable in general, so every kind of polling counts as a wait: a loop whose end
+// depends, by data or by control, on what an instruction in it reads from global memory or a
+// surface, by any load, asynchronous copy or atomic operation. Only the following don't count,
+// since they end while all other blocks stand still:
 //
 //   - Reading what no block writes: an ordinary load from an array that the kernel does not write. Another kernel may, but
 //     then the original waits for that as well. It does count if the loop can end only because what it loads changes.
@@ -36,19 +38,20 @@ import (
 //   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound. A
 //     thread that is alone reaches it by itself.
 //
-// Locks do count: where a lock is awaited, nothing shows that its holder releases it. What counts is either proven to look
-// back (lookback.go), or the kernel is refused. The list is short on purpose; what is not on it may be sound, too.
+// Locks do count: where a lock is awaited, nothing shows that its holder releases it. What counts
+// is either proven to look back (lookback.go), or the kernel is refused. The list is short on
+// purpose; what is not on it may be sound, too.
 
 // maxTraceSteps bounds the work of looking for waits in one function, per instruction.
 const maxTraceSteps = 256
 
-// mayWait reports whether an instruction reads memory that other blocks may intentionally be writing: volatile, relaxed,
-// acquire or atomic, from what may be global memory.
+// mayWait reports whether an instruction reads memory that other blocks may intentionally be
+// writing: volatile, relaxed, acquire or atomic, from what may be global memory.
 func mayWait(in *ptx.Instr) bool {
 	switch in.Opcode {
 	case "ld":
-		// .cv reads the memory itself each time, as volatile does; .cg bypasses the only cache that is not coherent, and
-		// hand-written barriers use it for that.
+		// .cv reads the memory itself each time, as volatile does; .cg bypasses the only cache that
+		// is not coherent, and hand-written barriers use it for that.
 		if !ordered(in) && !in.Has("cv") && !in.Has("cg") {
 			return false
 		}
@@ -59,9 +62,10 @@ func mayWait(in *ptx.Instr) bool {
 	return mayBeGlobal(in)
 }
 
-// mayPoll reports whether an instruction reads what may be global memory or a surface in any way. Constant memory is not
-// written, and a texture fetch from what the same grid writes is undefined, since the texture cache is not kept coherent
-// during a launch. So neither can be relied on to see what another block writes.
+// mayPoll reports whether an instruction reads what may be global memory or a surface in any way.
+// Constant memory is not written, and a texture fetch from what the same grid writes is undefined,
+// since the texture cache is not kept coherent during a launch. So neither can be relied on to see
+// what another block writes.
 func mayPoll(in *ptx.Instr) bool {
 	switch in.Opcode {
 	case "ld", "ldu":
@@ -90,7 +94,8 @@ func mayWrite(in *ptx.Instr) bool {
 	return !flow.Known(in.Opcode)
 }
 
-// mayBeGlobal reports whether an instruction accesses global memory by its modifiers, or any memory by a generic address.
+// mayBeGlobal reports whether an instruction accesses global memory by its modifiers, or any memory
+// by a generic address.
 func mayBeGlobal(in *ptx.Instr) bool {
 	for _, m := range in.Modifiers {
 		if m == "local" || m == "const" || strings.HasPrefix(m, "param") || strings.HasPrefix(m, "shared") {
@@ -100,7 +105,8 @@ func mayBeGlobal(in *ptx.Instr) bool {
 	return true
 }
 
-// checkWaits records whether the kernel's blocks may wait for other blocks, and refuses it unless they are proven to look back.
+// checkWaits records whether the kernel's blocks may wait for other blocks, and refuses it unless
+// they are proven to look back.
 func (w *analyzer) checkWaits(e *entryInfo) {
 	var polls []int
 	for _, f := range e.reach {
@@ -294,7 +300,8 @@ func address(in *ptx.Instr) *ptx.Operand {
 	return last
 }
 
-// exhausted reports whether more work was done than the function's size warrants. What is then unknown is refused.
+// exhausted reports whether more work was done than the function's size warrants. What is then
+// unknown is refused.
 func (s *waitAnalysis) exhausted() bool {
 	return s.work+s.trace.Steps() > maxTraceSteps*(len(s.f.code.Instrs)+64)
 }

@@ -18,11 +18,12 @@ var ErrNoDriver = errors.New("vfio-pci is not loaded (modprobe vfio-pci)")
 // ErrNoIOMMU means that vfio-pci can't have a function because nothing would restrict its DMA.
 var ErrNoIOMMU = errors.New("no IOMMU, and the kernel's vfio has no mode without one (CONFIG_VFIO_NOIOMMU)")
 
-// Bind binds the function at an address to vfio-pci, unless it is bound already. It takes it from no other driver: a virtual GPU
-// has none by default, so another one was bound on purpose.
+// Bind binds the function at an address to vfio-pci, unless it is bound already. It takes it from
+// no other driver: a virtual GPU has none by default, so another one was bound on purpose.
 //
-// Without an IOMMU it first turns on vfio's no-IOMMU mode, if the kernel has it. That mode is called unsafe because it does not
-// restrict a device's DMA; the virtual GPU never does DMA. It taints the kernel all the same.
+// Without an IOMMU it first turns on vfio's no-IOMMU mode, if the kernel has it. That mode is
+// called unsafe because it does not restrict a device's DMA; the virtual GPU never does DMA. It
+// taints the kernel all the same.
 func (f FS) Bind(address string) error {
 	fn, err := f.Function(address)
 	if err != nil {
@@ -55,8 +56,8 @@ func (f FS) Bind(address string) error {
 	return nil
 }
 
-// Unbind unbinds the function from vfio-pci and leaves it without a driver. The kernel waits for processes that have it open, so
-// there must be none.
+// Unbind unbinds the function from vfio-pci and leaves it without a driver. The kernel waits for
+// processes that have it open, so there must be none.
 func (f FS) Unbind(address string) error {
 	if err := write(filepath.Join(f.dir(address), "driver_override"), "\n"); err != nil {
 		return fmt.Errorf("reserve it for no driver: %w", err)
@@ -86,7 +87,8 @@ func (f FS) allowNoIOMMU() error {
 	return nil
 }
 
-// Enable turns on the memory decoding of a function without a kernel driver, unless it is on: each write increments a counter.
+// Enable turns on the memory decoding of a function without a kernel driver, unless it is on: each
+// write increments a counter.
 func (f FS) Enable(address string) error {
 	on, err := f.read(address, "enable")
 	if err == nil && on == "0" {

@@ -51,17 +51,20 @@ type Function struct {
 	Instance uint64
 	// Driver is the kernel driver bound to the function, or "".
 	Driver string
-	// Group is the number of its IOMMU group, or "". NoIOMMU means that vfio created the group without an IOMMU.
+	// Group is the number of its IOMMU group, or "". NoIOMMU means that vfio created the group
+	// without an IOMMU.
 	Group   string
 	NoIOMMU bool
 	// BARs are the address ranges that the kernel assigned.
 	BARs [6]BAR
 }
 
-// BAR is the address range of a BAR. It is empty if the function has no such BAR or the kernel found no room for it.
+// BAR is the address range of a BAR. It is empty if the function has no such BAR or the kernel
+// found no room for it.
 type BAR struct{ Start, Bytes uint64 }
 
-// Functions returns all functions with these IDs, ordered by address; none on a machine without PCI.
+// Functions returns all functions with these IDs, ordered by address; none on a machine without
+// PCI.
 func (f FS) Functions(ids IDs) ([]Function, error) {
 	entries, err := os.ReadDir(f.Path(pciDevices))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -139,8 +142,8 @@ func (f FS) Present(address string) bool {
 	return err == nil
 }
 
-// Answers reports whether the function answers accesses to its configuration space, as far as the kernel shows that. One that
-// exists and does not answer has lost its host process.
+// Answers reports whether the function answers accesses to its configuration space, as far as the
+// kernel shows that. One that exists and does not answer has lost its host process.
 func (f FS) Answers(address string) bool {
 	file, err := os.Open(filepath.Join(f.dir(address), "config"))
 	if err != nil {
@@ -172,11 +175,13 @@ func (f FS) link(address, name string) string {
 	return filepath.Base(to)
 }
 
-// unset is IORESOURCE_UNSET of include/linux/ioport.h: the kernel has not assigned the range an address.
+// unset is IORESOURCE_UNSET of include/linux/ioport.h: the kernel has not assigned the range an
+// address.
 const unset = 0x20000000
 
-// parseResources parses a function's resource file: a line for each BAR with its first and last address and its flags. For a BAR
-// without an address older kernels have zeros, newer ones its size with the flag unset.
+// parseResources parses a function's resource file: a line for each BAR with its first and last
+// address and its flags. For a BAR without an address older kernels have zeros, newer ones its size
+// with the flag unset.
 func parseResources(text string) (bars [6]BAR, err error) {
 	i := 0
 	for line := range strings.Lines(text) {

@@ -46,8 +46,8 @@ func ListenUevents() (*Uevents, error) {
 // ErrMissed means that events were lost: the caller must rescan everything.
 var ErrMissed = errors.New("device events were missed")
 
-// Next waits for the next event about a PCI function. It can be called again after [ErrMissed]. It returns os.ErrClosed after Close
-// and the context's error when the context ends.
+// Next waits for the next event about a PCI function. It can be called again after [ErrMissed]. It
+// returns os.ErrClosed after Close and the context's error when the context ends.
 func (u *Uevents) Next(ctx context.Context) (Event, error) {
 	stop := context.AfterFunc(ctx, func() { _ = u.file.Close() })
 	defer stop()
@@ -71,8 +71,8 @@ func (u *Uevents) Next(ctx context.Context) (Event, error) {
 // Close ends the stream and any Next under way.
 func (u *Uevents) Close() error { return u.file.Close() }
 
-// parseUevent parses one message: "ACTION@DEVPATH", then variables, each ended by a zero byte. It returns false for a message that
-// is no event of a PCI function.
+// parseUevent parses one message: "ACTION@DEVPATH", then variables, each ended by a zero byte. It
+// returns false for a message that is no event of a PCI function.
 func parseUevent(b []byte) (Event, bool) {
 	var e Event
 	head, rest, ok := bytes.Cut(b, []byte{0})

@@ -66,7 +66,8 @@ const (
 // The kernel's byte order, and that of all machines with QEMU's vfio-user.
 var ne = binary.NativeEndian
 
-// encode encodes the fields of a structure in the kernel's form. Its first field is argsz, its size.
+// encode encodes the fields of a structure in the kernel's form. Its first field is argsz, its
+// size.
 func encode(fields ...any) []byte {
 	b := make([]byte, 4)
 	for _, f := range fields {

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Device is a PCI device that VFIO gives this process access to. Close must be called to free it; until then the kernel waits with
-// the device's removal. Its methods may be called from several goroutines at once.
+// Device is a PCI device that VFIO gives this process access to. Close must be called to free it;
+// until then the kernel waits with the device's removal. Its methods may be called from several
+// goroutines at once.
 type Device struct {
 	kernel  Kernel
 	mu      sync.RWMutex
@@ -31,7 +32,8 @@ type Location struct {
 // ErrBusy means that another process has the device open.
 var ErrBusy = errors.New("another process has the device open")
 
-// Open opens a device. The kernel resets it now and when it is closed, so its previous user leaves nothing behind.
+// Open opens a device. The kernel resets it now and when it is closed, so its previous user leaves
+// nothing behind.
 func Open(k Kernel, w Location) (_ *Device, err error) {
 	d := &Device{kernel: k}
 	defer func() {
@@ -114,8 +116,9 @@ const (
 	pciCommandMaster = 1 << 2
 )
 
-// enableBusMaster turns on memory decoding and bus mastering. vfio-pci turns the latter off when it enables a device, but an MSI is
-// a write by the device: without bus mastering QEMU drops every interrupt. The virtual GPU writes nothing else.
+// enableBusMaster turns on memory decoding and bus mastering. vfio-pci turns the latter off when it
+// enables a device, but an MSI is a write by the device: without bus mastering QEMU drops every
+// interrupt. The virtual GPU writes nothing else.
 func (d *Device) enableBusMaster() error {
 	var b [2]byte
 	if err := d.config(b[:], pciCommand, false); err != nil {
@@ -195,7 +198,8 @@ func (d *Device) Offset(index uint32) (int64, error) {
 	return int64(info.Offset), err
 }
 
-// IRQs returns how many interrupts of a kind the device has; 0 for a kind that it does not have or that can't be eventfds.
+// IRQs returns how many interrupts of a kind the device has; 0 for a kind that it does not have or
+// that can't be eventfds.
 func (d *Device) IRQs(index uint32) (int, error) {
 	if index >= d.irqs {
 		return 0, nil
@@ -215,8 +219,9 @@ func (d *Device) IRQs(index uint32) (int, error) {
 	return int(info.Count), nil
 }
 
-// SetIRQs makes the first interrupts of a kind raise these eventfds, and returns how many it could: for MSI an interrupt controller
-// without interrupt remapping may offer fewer vectors than the device has.
+// SetIRQs makes the first interrupts of a kind raise these eventfds, and returns how many it could:
+// for MSI an interrupt controller without interrupt remapping may offer fewer vectors than the
+// device has.
 func (d *Device) SetIRQs(index uint32, eventfds []int) (int, error) {
 	for len(eventfds) > 0 {
 		set := IRQSet{Flags: IRQSetDataEventfd | IRQSetActionTrigger, Index: index, Count: uint32(len(eventfds))}
@@ -233,7 +238,8 @@ func (d *Device) SetIRQs(index uint32, eventfds []int) (int, error) {
 		case n >= len(eventfds):
 			return 0, fmt.Errorf("enable %d interrupts %d: the kernel offers %d", len(eventfds), index, n)
 		}
-		// A positive result is no success: it is how many vectors are possible. They come in powers of two.
+		// A positive result is no success: it is how many vectors are possible. They come in powers
+		// of two.
 		for len(eventfds) > n {
 			eventfds = eventfds[:(len(eventfds)+1)/2]
 		}

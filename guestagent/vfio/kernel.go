@@ -4,11 +4,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Kernel is the part of the operating system that VFIO needs. Descriptors are the kernel's own numbers.
+// Kernel is the part of the operating system that VFIO needs. Descriptors are the kernel's own
+// numbers.
 type Kernel interface {
 	Open(path string) (fd int, err error)
 	Close(fd int) error
-	// Value is an ioctl with a number as its argument, Memory one with a structure or text, which the kernel may write.
+	// Value is an ioctl with a number as its argument, Memory one with a structure or text, which
+	// the kernel may write.
 	Value(fd int, request uintptr, v int) (int, error)
 	Memory(fd int, request uintptr, arg []byte) (int, error)
 	Pread(fd int, b []byte, offset int64) (int, error)

@@ -1,8 +1,9 @@
 // Package memfd checks whether a memory file of another process can be mapped safely.
 //
 // A process that touches a page of a mapping beyond the end of its file is ended by SIGBUS. So a
-// process that maps another process's file must know that the file can't shrink. [Check] is for every
-// received descriptor that is to be mapped. It does not map, and is not for descriptors of devices.
+// process that maps another process's file must know that the file can't shrink. [Check] is for
+// every received descriptor that is to be mapped. It does not map, and is not for descriptors of
+// devices.
 package memfd
 
 import (
@@ -15,8 +16,8 @@ import (
 // Seals are the seals that [Check] requires: the size can't change, and neither can the seals.
 const Seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// Check returns an error if f must not be mapped: it is no memory file of size bytes, or its size could
-// change. Seals can't be removed, so the result holds for good.
+// Check returns an error if f must not be mapped: it is no memory file of size bytes, or its size
+// could change. Seals can't be removed, so the result holds for good.
 func Check(f *os.File, size int64) error {
 	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
 	if err != nil {

@@ -32,8 +32,7 @@ func newFile(t *testing.T, seals int) *os.File {
 	return f
 }
 
-// TestCheck: what can be cut short, or is of another size, or is no file in memory, is
-// refused.
+// TestCheck: what can be cut short, or is of another size, or is no file in memory, is refused.
 func TestCheck(t *testing.T) {
 	sealed := newFile(t, Seals)
 	if err := Check(sealed, size); err != nil {

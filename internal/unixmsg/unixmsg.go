@@ -1,8 +1,8 @@
-// Package unixmsg sends and receives messages with file descriptors over unix sockets
-// (unix(7), SCM_RIGHTS).
+// Package unixmsg sends and receives messages with file descriptors over unix sockets (unix(7),
+// SCM_RIGHTS).
 //
-// It knows nothing of what messages say: their encoding, and how many bytes and descriptors
-// one may have, are the caller's.
+// It knows nothing of what messages say: their encoding, and how many bytes and descriptors one may
+// have, are the caller's.
 package unixmsg
 
 import (
@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write writes b with descriptors, which stay the caller's. On a stream socket it may write
-// only the beginning of b; the descriptors go with its first byte.
+// Write writes b with descriptors, which stay the caller's. On a stream socket it may write only
+// the beginning of b; the descriptors go with its first byte.
 func Write(c *net.UnixConn, b []byte, fds ...int) (n int, err error) {
 	var control []byte
 	if len(fds) > 0 {
@@ -43,13 +43,12 @@ type Message struct {
 	Files []*os.File
 	// Sender is the process that sent the message, where the socket has SO_PASSCRED set.
 	Sender unix.Ucred
-	// Truncated reports whether the message had more bytes or control data than there was
-	// room for.
+	// Truncated reports whether the message had more bytes or control data than there was room for.
 	Truncated bool
 }
 
-// Read reads a message into b; control is room for its control data. With an error, it
-// returns the files that came all the same.
+// Read reads a message into b; control is room for its control data. With an error, it returns the
+// files that came all the same.
 func Read(c *net.UnixConn, b, control []byte) (Message, error) {
 	n, length, flags, _, err := c.ReadMsgUnix(b, control)
 	data, parseErr := Parse(control[:max(length, 0)])

@@ -29,8 +29,7 @@ func pair(t *testing.T) (a, b *net.UnixConn) {
 	return conn(fds[0]), conn(fds[1])
 }
 
-// TestMessages sends messages with and without descriptors, and receives them with too
-// little room.
+// TestMessages sends messages with and without descriptors, and receives them with too little room.
 func TestMessages(t *testing.T) {
 	a, b := pair(t)
 	r, w, err := os.Pipe()
@@ -104,8 +103,8 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestSenderAndEnd: the sending process is told where the socket is asked for it, and the end
-// of a connection is io.EOF.
+// TestSenderAndEnd: the sending process is told where the socket is asked for it, and the end of a
+// connection is io.EOF.
 func TestSenderAndEnd(t *testing.T) {
 	a, b := pair(t)
 	raw, err := b.SyscallConn()

@@ -10,8 +10,7 @@ type Hardware struct {
 	// 13.0.
 	Driver string `json:"driver,omitempty"`
 	CUDA   string `json:"cuda,omitempty"`
-	// MIG and Persistence are on or off; ComputeMode is default,
-	// exclusive-process or prohibited.
+	// MIG and Persistence are on or off; ComputeMode is default, exclusive-process or prohibited.
 	MIG         string `json:"mig,omitempty"`
 	Persistence string `json:"persistence,omitempty"`
 	ComputeMode string `json:"compute_mode,omitempty"`

@@ -14,9 +14,9 @@ import (
 	guestproc "vgpud/mediator/vm"
 )
 
-// adopt contacts the process behind the control socket in a guest's directory and shares its GPU with the guest, going
-// by the saved state. silent is the guest as it was not contacted yet, nil for a new one. The process may take until ctx
-// ends to introduce itself.
+// adopt contacts the process behind the control socket in a guest's directory and shares its GPU
+// with the guest, going by the saved state. silent is the guest as it was not contacted yet, nil
+// for a new one. The process may take until ctx ends to introduce itself.
 func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, silent *silentGuest) (*guest, error) {
 	conn, err := ipc.Dial(filepath.Join(dir, guestproc.ControlSocket))
 	if err != nil {
@@ -179,8 +179,8 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	if g.wait(endLimit) {
 		return true, g.cleanupError()
 	}
-	// A VMM can keep its guest's process from ending, for example by a descriptor that blocks when it is closed. A
-	// process that is killed leaves its descriptors to the kernel.
+	// A VMM can keep its guest's process from ending, for example by a descriptor that blocks when
+	// it is closed. A process that is killed leaves its descriptors to the kernel.
 	s.log.Warn("guest's process does not end and is killed", "guest", name, "pid", g.pid)
 	if err := kill(g.process); err != nil {
 		return true, fmt.Errorf("kill guest %q, process %d: %w", name, g.pid, err)
@@ -200,8 +200,8 @@ func (g *guest) cleanupError() error {
 		g.spec.Name, api.ErrNotSaved, g.cleanupErr)
 }
 
-// endLimit is how long a guest's process may take to end when told to, and when killed. libvirt waits for its hook,
-// whose own limit exceeds the sum of both.
+// endLimit is how long a guest's process may take to end when told to, and when killed. libvirt
+// waits for its hook, whose own limit exceeds the sum of both.
 const endLimit = 2 * time.Second
 
 // wait waits until the guest is forgotten, for limit at most, and reports whether it is.

@@ -22,19 +22,23 @@ import (
 	"vgpud/mediator/scheduler"
 )
 
-// Config is the daemon's configuration file, in YAML. What is left out has the default that the field's comment names.
+// Config is the daemon's configuration file, in YAML. What is left out has the default that the
+// field's comment names.
 type Config struct {
 	// RunDir holds the sockets: /run/vgpud.
 	RunDir string `yaml:"run_dir"`
 	// Socket is the API's: vgpud.sock in RunDir.
 	Socket string `yaml:"socket"`
-	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on beside the API's socket; empty is none.
+	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on beside the API's
+	// socket; empty is none.
 	Metrics string `yaml:"metrics"`
-	// Libvirt is the URI of the libvirt whose domains the daemon follows, or "off": qemu:///system, if there is libvirt.
+	// Libvirt is the URI of the libvirt whose domains the daemon follows, or "off": qemu:///system,
+	// if there is libvirt.
 	Libvirt string `yaml:"libvirt,omitempty"`
 	// KernelTimeLimit is for guests that are created without one: 10s.
 	KernelTimeLimit TimeLimit `yaml:"kernel_time_limit,omitempty"`
-	// EvictionDeadline is how long an evictable kernel may take to leave the GPU when told to: 500ms.
+	// EvictionDeadline is how long an evictable kernel may take to leave the GPU when told to:
+	// 500ms.
 	EvictionDeadline TimeLimit         `yaml:"eviction_deadline,omitempty"`
 	Confinement      ConfinementConfig `yaml:"confinement,omitempty"`
 	GPUs             []GPUConfig       `yaml:"gpus"`
@@ -46,7 +50,8 @@ type ConfinementConfig struct {
 	Mode string `yaml:"mode,omitempty"`
 	// UIDs is a range of users that are for guests alone: sandbox.DefaultUIDs.
 	UIDs string `yaml:"uids,omitempty"`
-	// Cgroup is a control group (version 2) to make the guests' groups in, or off: the one that systemd delegates.
+	// Cgroup is a control group (version 2) to make the guests' groups in, or off: the one that
+	// systemd delegates.
 	Cgroup string `yaml:"cgroup,omitempty"`
 	// MemoryBytes is the host memory of each guest: 16 GiB. Below 0 is no limit.
 	MemoryBytes int64 `yaml:"memory_bytes,omitempty"`
@@ -56,15 +61,16 @@ type ConfinementConfig struct {
 	CPUWeight int `yaml:"cpu_weight,omitempty"`
 }
 
-// What a guest's processes may use together by default. A context on a GPU takes a few hundred megabytes and some dozen threads,
-// and a guest has up to 32 of them, beside its BAR2.
+// What a guest's processes may use together by default. A context on a GPU takes a few hundred
+// megabytes and some dozen threads, and a guest has up to 32 of them, beside its BAR2.
 const (
 	DefaultGuestMemoryBytes = 16 << 30
 	DefaultGuestProcesses   = 4096
 )
 
-// What of that can be configured. Below the least no context can be made, which a guest would see as a GPU that does not work.
-// Values beyond the most limit nothing: they exceed a host's memory and the kernel's own limit of PIDs.
+// What of that can be configured. Below the least no context can be made, which a guest would see
+// as a GPU that does not work. Values beyond the most limit nothing: they exceed a host's memory
+// and the kernel's own limit of PIDs.
 const (
 	minGuestMemoryBytes = 256 << 20
 	maxGuestMemoryBytes = 1 << 50
@@ -108,16 +114,16 @@ func (c *ConfinementConfig) options() (o sandbox.Options, err error) {
 	return o, nil
 }
 
-// DefaultKernelTimeLimit is the GPU time after which a kernel is ended by default. Without a limit an endless kernel that can't be
-// evicted would keep the GPU for good.
+// DefaultKernelTimeLimit is the GPU time after which a kernel is ended by default. Without a limit
+// an endless kernel that can't be evicted would keep the GPU for good.
 const DefaultKernelTimeLimit = 10 * time.Second
 
-// DefaultEvictionDeadline is how long a kernel may take to leave when told to, by default. A kernel leaves between two of its
-// tasks, which takes a small part of that.
+// DefaultEvictionDeadline is how long a kernel may take to leave when told to, by default. A kernel
+// leaves between two of its tasks, which takes a small part of that.
 const DefaultEvictionDeadline = 500 * time.Millisecond
 
-// maxWait bounds the configured times of waiting for a kernel to leave the GPU. Other guests wait as long; to have them wait for
-// the kernel's end, the value is none.
+// maxWait bounds the configured times of waiting for a kernel to leave the GPU. Other guests wait
+// as long; to have them wait for the kernel's end, the value is none.
 const maxWait = time.Minute
 
 // checkWait returns what is wrong with a time that other guests wait.
@@ -178,28 +184,32 @@ type GPUConfig struct {
 	Socket string `yaml:"socket"`
 	// Device is the UUID, PCI address or index of an NVIDIA GPU. Empty is the only one.
 	Device string `yaml:"device,omitempty"`
-	// AllowUnknownDriver goes on without the hardware's own abilities if the version of NVIDIA's driver is not known.
+	// AllowUnknownDriver goes on without the hardware's own abilities if the version of NVIDIA's
+	// driver is not known.
 	AllowUnknownDriver bool `yaml:"allow_unknown_driver,omitempty"`
-	// Connections is how many hardware channels a context's streams share: 0 is CUDA's own choice, 8.
+	// Connections is how many hardware channels a context's streams share: 0 is CUDA's own choice,
+	// 8.
 	Connections int `yaml:"connections,omitempty"`
 	// Policy is the name of a policy: dfq.
 	Policy string `yaml:"policy"`
-	// MaxOverhead is the part of the GPU's time that policy ffs may lose to evictions and to waits for the host: 0.1.
+	// MaxOverhead is the part of the GPU's time that policy ffs may lose to evictions and to waits
+	// for the host: 0.1.
 	MaxOverhead float64          `yaml:"max_overhead,omitempty"`
 	Accounting  AccountingConfig `yaml:"accounting"`
-	// DisableAfter is how long a suspended guest's contexts may stay on the GPU until they are disabled, if the GPU's driver can do
-	// that: 2ms.
+	// DisableAfter is how long a suspended guest's contexts may stay on the GPU until they are
+	// disabled, if the GPU's driver can do that: 2ms.
 	DisableAfter TimeLimit `yaml:"deep_after,omitempty"`
 	// TimeSlices is auto, or off to leave time slices to the driver.
 	TimeSlices string `yaml:"time_slices,omitempty"`
 	// SliceLoss is the part of the GPU's time that switches between time slices may take: 0.02.
 	SliceLoss float64 `yaml:"slice_loss,omitempty"`
-	// BusyWait has executors and the daemon poll, rather than sleep, while a kernel may be told to leave, and for the most urgent
-	// guest's launches: true, false, or auto, which does so for a second after a kernel was told to leave, on a host with at least
-	// four processors.
+	// BusyWait has executors and the daemon poll, rather than sleep, while a kernel may be told to
+	// leave, and for the most urgent guest's launches: true, false, or auto, which does so for a
+	// second after a kernel was told to leave, on a host with at least four processors.
 	BusyWait string `yaml:"spin,omitempty"`
-	// UrgentPoll is how long in a wait an executor of a guest whose priority is above another's may poll before it sleeps, under a
-	// policy by priority and unless BusyWait is false: 5ms, or none. Executors poll for as long as lately saved them from sleeping.
+	// UrgentPoll is how long in a wait an executor of a guest whose priority is above another's may
+	// poll before it sleeps, under a policy by priority and unless BusyWait is false: 5ms, or none.
+	// Executors poll for as long as lately saved them from sleeping.
 	UrgentPoll TimeLimit `yaml:"urgent_poll,omitempty"`
 }
 
@@ -207,15 +217,18 @@ type GPUConfig struct {
 type AccountingConfig struct {
 	// Source is registers, events or launches, or auto: see scheduler.SourceAuto.
 	Source string `yaml:"source"`
-	// Interval is how often a GPU's own record of context switches is read: 20ms. The rest is for registers.
+	// Interval is how often a GPU's own record of context switches is read: 20ms. The rest is for
+	// registers.
 	Interval time.Duration `yaml:"interval"`
 
 	Poll  time.Duration `yaml:"poll"`  // 1ms, for each active guest
 	Quiet time.Duration `yaml:"quiet"` // 5ms, for each active guest; with over 4 GPUs a quarter of that for each GPU
 	Round time.Duration `yaml:"round"` // at most 24ms
-	// Piece is 100µs: polling phases are cut into such pieces, which are spread over the round; negative is one piece.
+	// Piece is 100µs: polling phases are cut into such pieces, which are spread over the round;
+	// negative is one piece.
 	Piece time.Duration `yaml:"piece"`
-	// Jitter is the fraction of its part of the round in which a piece moves about: 1, and 0.5 if polling phases are in one piece.
+	// Jitter is the fraction of its part of the round in which a piece moves about: 1, and 0.5 if
+	// polling phases are in one piece.
 	Jitter float64 `yaml:"jitter"`
 	// Full polls all the time.
 	Full bool `yaml:"full"`
@@ -225,11 +238,13 @@ type AccountingConfig struct {
 	ByChannels bool `yaml:"by_channels"`
 }
 
-// manyGPUs is how many GPUs' polling threads have room on the one processor that they keep to: each polls a sixth of the time.
+// manyGPUs is how many GPUs' polling threads have room on the one processor that they keep to: each
+// polls a sixth of the time.
 const manyGPUs = 4
 
-// watching returns how a GPU is watched on a host with so many GPUs. Their polling threads take turns on one processor (LoGA
-// §5.6), which would have no time left for anything else: with many of them, all have longer quiet phases.
+// watching returns how a GPU is watched on a host with so many GPUs. Their polling threads take
+// turns on one processor (LoGA §5.6), which would have no time left for anything else: with many of
+// them, all have longer quiet phases.
 func (c AccountingConfig) watching(gpus int) (w scheduler.Watching, err error) {
 	if c.Quiet == 0 && gpus > manyGPUs {
 		c.Quiet = (accounting.Config{}).WithDefaults().Quiet * time.Duration(gpus) / manyGPUs
@@ -371,8 +386,8 @@ func (c *Config) check() error {
 // The bounds of max_overhead: with less, turns would last for seconds.
 const minOverhead, maxOverhead = 0.005, 0.5
 
-// With fewer than minConnections, the stream that tells a kernel to leave could wait for that kernel's end. maxConnections is
-// CUDA's limit.
+// With fewer than minConnections, the stream that tells a kernel to leave could wait for that
+// kernel's end. maxConnections is CUDA's limit.
 const minConnections, maxConnections = 2, 32
 
 // checkKind returns what is wrong with how a GPU of its kind is to be opened.

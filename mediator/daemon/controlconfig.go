@@ -9,8 +9,9 @@ import (
 	"vgpud/mediator/scheduler"
 )
 
-// DefaultDisableAfter is how long a suspended guest's contexts may stay on the GPU by default. It is longer than most kernels,
-// and than a kernel takes to leave that does so when told, and a few times as long as the driver takes to disable a context.
+// DefaultDisableAfter is how long a suspended guest's contexts may stay on the GPU by default. It
+// is longer than most kernels, and than a kernel takes to leave that does so when told, and a few
+// times as long as the driver takes to disable a context.
 const DefaultDisableAfter = 2 * time.Millisecond
 
 // DefaultUrgentPoll is how long in a wait an urgent guest's executor may poll by default.
@@ -27,7 +28,8 @@ var busyWaitModes = map[string]scheduler.BusyWaitMode{
 	"": scheduler.BusyWaitAuto, "auto": scheduler.BusyWaitAuto, "true": scheduler.BusyWaitAlways, "false": scheduler.BusyWaitNever,
 }
 
-// checkControl returns what is wrong with how contexts are to be controlled, and launches to be waited for.
+// checkControl returns what is wrong with how contexts are to be controlled, and launches to be
+// waited for.
 func (c *GPUConfig) checkControl() error {
 	if c.TimeSlices != "" && c.TimeSlices != slicesAuto && c.TimeSlices != slicesOff {
 		return fmt.Errorf("time_slices %q: want %s or %s", c.TimeSlices, slicesAuto, slicesOff)

@@ -24,8 +24,8 @@ func (g *guest) handleMessage(m *ipc.Message) {
 	g.device.loop.Notify()
 }
 
-// handleHandles passes a context's handles on to the controller, or that the context is gone. It takes the
-// message's files over.
+// handleHandles passes a context's handles on to the controller, or that the context is gone. It
+// takes the message's files over.
 func (g *guest) handleHandles(m *ipc.Message) {
 	h, err := m.ReadHandles()
 	driver, ok := g.device.loop.Device().(gpu.Controller)
@@ -59,8 +59,8 @@ func apiControl(s suspend.State) api.Control {
 // intentsDir returns the directory where it is saved which contexts are disabled.
 func (s *Service) intentsDir() string { return filepath.Join(s.o.Config.RunDir, "holds") }
 
-// startController begins to control a guest's contexts. An earlier daemon may have left some disabled: those that
-// it saved, and those that the guest's page names.
+// startController begins to control a guest's contexts. An earlier daemon may have left some
+// disabled: those that it saved, and those that the guest's page names.
 func (s *Service) startController(g *guest) *suspend.Controller {
 	var left []int
 	s.mu.Lock()
@@ -93,8 +93,8 @@ func (s *Service) clearIntent(guest string, slot int) {
 	}
 }
 
-// contextEnded reports whether a context that was saved as disabled has ended since. The disable ended with it, and
-// vm has said so on the page.
+// contextEnded reports whether a context that was saved as disabled has ended since. The disable
+// ended with it, and vm has said so on the page.
 func contextEnded(page *ipc.ControlPage, slot int) bool {
 	if slot >= ipc.MaxContexts {
 		return true // of a page of another version
@@ -103,12 +103,12 @@ func contextEnded(page *ipc.ControlPage, slot int) bool {
 	return (state == ipc.ContextNone || state == ipc.ContextStarting) && !page.Disabled(slot)
 }
 
-// enableLimit is how long a new daemon waits, before it decides anything, for guests to hand over the contexts that
-// an earlier one left disabled. Guests that don't enable them themselves.
+// enableLimit is how long a new daemon waits, before it decides anything, for guests to hand over
+// the contexts that an earlier one left disabled. Guests that don't enable them themselves.
 const enableLimit = time.Second
 
-// enableLeft waits until the contexts that an earlier daemon left disabled are enabled, and forgets what it saved of
-// guests that are gone.
+// enableLeft waits until the contexts that an earlier daemon left disabled are enabled, and forgets
+// what it saved of guests that are gone.
 func (s *Service) enableLeft() {
 	s.mu.RLock()
 	controllers := make(map[string]*suspend.Controller, len(s.guests))

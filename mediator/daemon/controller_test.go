@@ -26,7 +26,8 @@ func (controlledGPU) Properties() gpu.Properties {
 	return gpu.Properties{Name: "controlled", SMs: 4, Preempts: true}
 }
 
-// TestRubbishHandles: they cost their guest the ability to have its contexts controlled, and nothing else.
+// TestRubbishHandles: they cost their guest the ability to have its contexts controlled, and
+// nothing else.
 func TestRubbishHandles(t *testing.T) {
 	driver := &gputest.Driver{}
 	d := startDaemonOn(t, runDir(t), controlledGPU{Driver: driver})
@@ -90,8 +91,8 @@ func (d handledGPU) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.C
 	return handledContext{c, o.Label}, err
 }
 
-// TestHandlesComeToEveryDaemon: each daemon gets the handles of an executor's context through the guest's process, and closes
-// them when the context, the guest or the daemon ends.
+// TestHandlesComeToEveryDaemon: each daemon gets the handles of an executor's context through the
+// guest's process, and closes them when the context, the guest or the daemon ends.
 func TestHandlesComeToEveryDaemon(t *testing.T) {
 	t.Setenv(handlesVariable, "yes")
 	dir := runDir(t)
@@ -109,8 +110,8 @@ func TestHandlesComeToEveryDaemon(t *testing.T) {
 		t.Errorf("the daemon that has ended keeps %d contexts' files", n)
 	}
 
-	// As far as the next daemon can know, the last one left disabled: a context that exists, one that has ended since, one
-	// that no page has, and one of a guest that has ended.
+	// As far as the next daemon can know, the last one left disabled: a context that exists, one
+	// that has ended since, one that no page has, and one of a guest that has ended.
 	holds := filepath.Join(dir, "holds")
 	for _, name := range []string{"a-0", "a-5", "a-99", "gone-3"} {
 		if err := os.WriteFile(filepath.Join(holds, name), nil, 0o600); err != nil {

@@ -15,8 +15,9 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// StartupConfig is what the process of a guest's virtual GPU reads, as JSON, from its standard input. When it is ready it
-// writes a line to file descriptor 3: [ReadyLine], or what is wrong. From 4 on are its sockets: see package vm's Inherit.
+// StartupConfig is what the process of a guest's virtual GPU reads, as JSON, from its standard
+// input. When it is ready it writes a line to file descriptor 3: [ReadyLine], or what is wrong.
+// From 4 on are its sockets: see package vm's Inherit.
 type StartupConfig struct {
 	Spec ipc.Spec `json:"spec"`
 	// UID and GID are the VMM's, for which the guest's socket is; nil is the daemon's user.
@@ -120,7 +121,8 @@ func (s *Service) makeGuestDir(dir, uuid string) error {
 	return s.makeDomainDir(uuid)
 }
 
-// checkSpec returns what is wrong with a specification, as far as that doesn't depend on other guests.
+// checkSpec returns what is wrong with a specification, as far as that doesn't depend on other
+// guests.
 func checkSpec(spec *api.VMSpec) error {
 	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain),
 		api.CheckTimeLimit(spec.KernelTimeLimit), api.CheckMemoryLimit(spec.MemoryLimitBytes))
@@ -138,7 +140,8 @@ func checkSpec(spec *api.VMSpec) error {
 	return err
 }
 
-// checkUnused returns an error if there is a guest of that name or with that socket, or one is being created.
+// checkUnused returns an error if there is a guest of that name or with that socket, or one is
+// being created.
 //
 // Preconditions: s.admission is held.
 func (s *Service) checkUnused(name, socket string) error {
@@ -214,7 +217,8 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 		}
 	}
 	c.Spec.Sandbox = proc.sandbox
-	// This comes before the process is told its guest: the next daemon knows which guest it is by this alone.
+	// This comes before the process is told its guest: the next daemon knows which guest it is by
+	// this alone.
 	saved := &savedState{PID: proc.cmd.Process.Pid, Spec: c.Spec, Terms: p.spec.Terms(), At: s.clock.Now()}
 	if saved.Began, err = startTime(saved.PID); err == nil {
 		err = saved.write(s.o.Files, dir)

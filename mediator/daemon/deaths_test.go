@@ -169,7 +169,8 @@ func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
 	}
 }
 
-// TestExecutorsAreChildren: the executors of a guest are its process's children, by which process attribution goes.
+// TestExecutorsAreChildren: the executors of a guest are its process's children, by which process
+// attribution goes.
 func TestExecutorsAreChildren(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	v := d.create("a")

@@ -70,7 +70,8 @@ func (d *device) ipcGPU() ipc.GPU {
 	return g
 }
 
-// problem returns why the GPU can't be used, by itself or by what its driver reports; empty if it can.
+// problem returns why the GPU can't be used, by itself or by what its driver reports; empty if it
+// can.
 func (d *device) problem(st *scheduler.Status) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,8 +191,8 @@ func (h *hardware) api() *api.Hardware {
 	return a
 }
 
-// report takes what NVIDIA's driver reports about the host's GPUs. limited is the log for what a guest can
-// provoke.
+// report takes what NVIDIA's driver reports about the host's GPUs. limited is the log for what a
+// guest can provoke.
 func (d *device) report(m *inventory.Message, limited *slog.Logger) {
 	uuid := d.loop.Properties().UUID
 	d.mu.Lock()

@@ -99,8 +99,8 @@ func TestHardwareIsShown(t *testing.T) {
 	}
 }
 
-// TestErrorsOfGPUs: a guest's error is counted and logged. An error that ends the GPU makes it unhealthy, and no guest is placed
-// there, until the driver asks for no recovery.
+// TestErrorsOfGPUs: a guest's error is counted and logged. An error that ends the GPU makes it
+// unhealthy, and no guest is placed there, until the driver asks for no recovery.
 func TestErrorsOfGPUs(t *testing.T) {
 	s, d, log := newNVIDIA(t)
 	xid := func(n uint64) inventory.Message {

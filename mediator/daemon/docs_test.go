@@ -13,7 +13,8 @@ import (
 	"vgpud/fairshare"
 )
 
-// TestOperations compares docs/operations.md with the package: the keys of the configuration and the names of the metrics.
+// TestOperations compares docs/operations.md with the package: the keys of the configuration and
+// the names of the metrics.
 func TestOperations(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {

@@ -20,8 +20,9 @@ const LibvirtOff = "off"
 // libvirtLimit is how long libvirt may take to answer.
 const libvirtLimit = 20 * time.Second
 
-// followDomains has guests follow the libvirt domains that they belong to, in their names and in what the domains' metadata
-// grants them. It ends guests whose domain has stopped without the hook having said so.
+// followDomains has guests follow the libvirt domains that they belong to, in their names and in
+// what the domains' metadata grants them. It ends guests whose domain has stopped without the hook
+// having said so.
 func (s *Service) followDomains(ctx context.Context) {
 	uri := s.o.Config.Libvirt
 	if s.o.Libvirt == nil || uri == LibvirtOff {
@@ -56,8 +57,8 @@ func (f *follower) Connected(ctx context.Context, src libvirt.Source) {
 
 // Changed implements [libvirt.Follower].
 func (f *follower) Changed(ctx context.Context, src libvirt.Source, e libvirt.Event) {
-	// The guests come first, then the domain: a guest that is created after the domain was seen to be stopped belongs to the
-	// domain's next start.
+	// The guests come first, then the domain: a guest that is created after the domain was seen to
+	// be stopped belongs to the domain's next start.
 	guests := f.service.members(e.UUID)
 	if len(guests) == 0 {
 		return
@@ -113,9 +114,9 @@ func (f *follower) carryOut(c consequence) error {
 // member is a guest of a domain.
 type member struct {
 	api.VM
-	// granted is what the domain's metadata granted it last; nil if that is not known. It is saved for the next daemon. So a
-	// change of the metadata while no daemon ran can be told from a change over the API, which holds until the metadata
-	// changes.
+	// granted is what the domain's metadata granted it last; nil if that is not known. It is saved
+	// for the next daemon. So a change of the metadata while no daemon ran can be told from a
+	// change over the API, which holds until the metadata changes.
 	granted *api.Terms
 }
 
@@ -187,8 +188,9 @@ type consequence struct {
 	granted *api.Terms
 }
 
-// consequences returns what a domain's state means for its guests. set reports whether its metadata was set just now: what it
-// grants is then applied even if it has not changed, since somebody asked for it again.
+// consequences returns what a domain's state means for its guests. set reports whether its metadata
+// was set just now: what it grants is then applied even if it has not changed, since somebody asked
+// for it again.
 func (s *domainState) consequences(guests []member, set bool) []consequence {
 	var all []consequence
 	for i := range guests {
@@ -217,8 +219,8 @@ func (s *domainState) consequences(guests []member, set bool) []consequence {
 	return all
 }
 
-// terms returns what the metadata grants a guest. It returns false for a guest that the metadata does not mention, such as one
-// that was attached at run time.
+// terms returns what the metadata grants a guest. It returns false for a guest that the metadata
+// does not mention, such as one that was attached at run time.
 func (s *domainState) terms(v *api.VM) (t api.Terms, ok bool) {
 	name := domainSocketName.FindStringSubmatch(filepath.Base(v.Socket))
 	if name == nil {

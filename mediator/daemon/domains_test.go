@@ -174,8 +174,9 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	}
 }
 
-// TestMetadataChangedWhileTheDaemonIsDown: what changed while there was no daemon is granted by the next one, and what the
-// operator has changed over the API stays while the metadata does not change.
+// TestMetadataChangedWhileTheDaemonIsDown: what changed while there was no daemon is granted by the
+// next one, and what the operator has changed over the API stays while the metadata does not
+// change.
 func TestMetadataChangedWhileTheDaemonIsDown(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)

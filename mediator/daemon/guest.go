@@ -25,7 +25,8 @@ type guest struct {
 	spec    ipc.Spec // but for Domain and Granted, which are domain below
 	pid     int
 	started uint64 // when the process began: see startTime
-	// process is known by a descriptor, so that a later process with that PID is not mistaken for it.
+	// process is known by a descriptor, so that a later process with that PID is not mistaken for
+	// it.
 	process *os.Process
 	page    *ipc.ControlPage
 	conn    *ipc.Conn
@@ -50,8 +51,9 @@ type guest struct {
 	reportedDoorbells uint64
 }
 
-// receiveHello receives the introduction of a guest's process and takes over the control page that comes with
-// it. Which guest it is, is known from the saved state: the process may be controlled by anybody by now.
+// receiveHello receives the introduction of a guest's process and takes over the control page that
+// comes with it. Which guest it is, is known from the saved state: the process may be controlled by
+// anybody by now.
 func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 	m, err := conn.Receive()
 	if err != nil {
@@ -88,9 +90,9 @@ func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 	}, nil
 }
 
-// withSpecOf returns the state with the specification that a process introduces itself with, of which an older
-// daemon saved none. It is not saved itself while the process may be refused, or the process would be believed the
-// next time.
+// withSpecOf returns the state with the specification that a process introduces itself with, of
+// which an older daemon saved none. It is not saved itself while the process may be refused, or the
+// process would be believed the next time.
 func (k *savedState) withSpecOf(m *ipc.Message) (*savedState, error) {
 	introduced := *k
 	introduced.Spec = ipc.Spec{}
@@ -112,9 +114,10 @@ func (k *savedState) withSpecOf(m *ipc.Message) (*savedState, error) {
 // maxMalformed is how many messages a guest's process may send that can't be read.
 const maxMalformed = 16
 
-// receive receives messages until the guest's process ends, of which the end of its connection is the last sign,
-// or until this daemon closes the connection. It reports whether the process has ended. handle is called with
-// messages about the handles of contexts, and about contexts and channels that came or went.
+// receive receives messages until the guest's process ends, of which the end of its connection is
+// the last sign, or until this daemon closes the connection. It reports whether the process has
+// ended. handle is called with messages about the handles of contexts, and about contexts and
+// channels that came or went.
 func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool) {
 	malformed := 0
 	for {
@@ -131,8 +134,8 @@ func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool
 			malformed++
 			continue
 		case err != nil:
-			// Otherwise it would go on without being governed. The end of its connection tells that it has
-			// ended.
+			// Otherwise it would go on without being governed. The end of its connection tells that
+			// it has ended.
 			if malformed <= maxMalformed {
 				log.Error("guest's connection is broken, and its process is killed", "guest", g.spec.Name, "err", err)
 			}

@@ -12,8 +12,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestMalformedMessages: some are skipped, and messages after them are handled. A process that sends more is killed, since it
-// could not be governed.
+// TestMalformedMessages: some are skipped, and messages after them are handled. A process that
+// sends more is killed, since it could not be governed.
 func TestMalformedMessages(t *testing.T) {
 	for name, c := range map[string]struct {
 		messages int

@@ -10,7 +10,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// hardwareMetric is one time series of a GPU of NVIDIA's driver. A value that the driver does not report has no sample.
+// hardwareMetric is one time series of a GPU of NVIDIA's driver. A value that the driver does not
+// report has no sample.
 type hardwareMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType

@@ -17,7 +17,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// pageHeader is the part of a page before all words that a guest's process may spoil. It has the page's version, and is read once.
+// pageHeader is the part of a page before all words that a guest's process may spoil. It has the
+// page's version, and is read once.
 const pageHeader = 64
 
 // overwrite writes over all of a page but its header.
@@ -77,8 +78,8 @@ type oneVM struct {
 func (h oneVM) VMs() []api.VM   { return []api.VM{h.v} }
 func (h oneVM) GPUs() []api.GPU { return nil }
 
-// TestPageWordsAreBounded: whatever a guest's processes write on its page, the API and the metrics show possible values, and
-// counters do not go back.
+// TestPageWordsAreBounded: whatever a guest's processes write on its page, the API and the metrics
+// show possible values, and counters do not go back.
 func TestPageWordsAreBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(13, 9))
 	constant := func(b byte) func() byte { return func() byte { return b } }

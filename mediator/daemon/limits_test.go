@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// TestSpecsAreBounded: values that the kernel would take modulo something, or by which a sum would overflow, are refused with
-// the bounds.
+// TestSpecsAreBounded: values that the kernel would take modulo something, or by which a sum would
+// overflow, are refused with the bounds.
 func TestSpecsAreBounded(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	for _, id := range []int{-1, math.MinInt, 1<<32 - 1, 1 << 32, 1<<32 + 1000, math.MaxInt} {

@@ -25,7 +25,8 @@ const (
 	listenRetries    = 25
 )
 
-// awaitUnused waits until nobody listens on the socket at path. It returns an error if another daemon does.
+// awaitUnused waits until nobody listens on the socket at path. It returns an error if another
+// daemon does.
 func awaitUnused(ctx context.Context, c clock.Clock, path string) error {
 	for try := 1; ; try++ {
 		conn, err := net.Dial("unix", path)
@@ -75,8 +76,8 @@ func (s *Service) listen(ctx context.Context) ([]net.Listener, error) {
 	return []net.Listener{l, m}, nil
 }
 
-// serve answers requests on the listeners. The first is the API's; one on TCP answers requests for metrics
-// alone.
+// serve answers requests on the listeners. The first is the API's; one on TCP answers requests for
+// metrics alone.
 func (s *Service) serve(listeners []net.Listener, fail func(error)) []*http.Server {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collector{s})

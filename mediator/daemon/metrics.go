@@ -9,8 +9,8 @@ import (
 	"vgpud/mediator/launchqueue"
 )
 
-// collector gives Prometheus what the API shows. Labels are gpu, vm and domain: the libvirt domain's name, or the guest's if it
-// belongs to no domain.
+// collector gives Prometheus what the API shows. Labels are gpu, vm and domain: the libvirt
+// domain's name, or the guest's if it belongs to no domain.
 type collector struct{ host api.Host }
 
 // metric is one time series for each guest or GPU.

@@ -114,7 +114,8 @@ func TestMetricsGolden(t *testing.T) {
 	}
 }
 
-// TestMetricsKeepTheirShape: whatever state guests and GPUs are in, the series have the same names and labels.
+// TestMetricsKeepTheirShape: whatever state guests and GPUs are in, the series have the same names
+// and labels.
 func TestMetricsKeepTheirShape(t *testing.T) {
 	series := regexp.MustCompile(`(?m)^vgpud_\w+(\{.*\})?`)
 	value := regexp.MustCompile(`"[^"]*"`)

@@ -19,8 +19,8 @@ func (recordedGPU) Properties() gpu.Properties                { return gpu.Prope
 func (recordedGPU) Close() error                              { return nil }
 func (g recordedGPU) Events() (accounting.EventSource, error) { return g.Record, nil }
 
-// TestChangesOfChannelsEndARound: when a guest's process says that a channel came or went, the present round ends at a
-// quarter of its length.
+// TestChangesOfChannelsEndARound: when a guest's process says that a channel came or went, the
+// present round ends at a quarter of its length.
 func TestChangesOfChannelsEndARound(t *testing.T) {
 	var now clock.Sim
 	record := &accountingtest.Record{GPU: &accountingtest.Recorded{}, Clock: &now}

@@ -14,7 +14,8 @@ type capacity struct {
 	name    string
 	healthy bool
 	memory  uint64 // 0 if it is not known
-	// limits is the sum of the guests' memory limits. A guest without one counts nothing, as it is promised nothing.
+	// limits is the sum of the guests' memory limits. A guest without one counts nothing, as it is
+	// promised nothing.
 	limits     uint64
 	weights    float64
 	guarantees float64
@@ -35,8 +36,8 @@ func (c *capacity) admit(guarantee float64) error {
 		guarantee, c.name, c.unguaranteed(), api.ErrNoRoom)
 }
 
-// place chooses the GPU for a guest: of those with room for its memory limit and guarantee, the one with the least sum of
-// weights; of several such, the first by name.
+// place chooses the GPU for a guest: of those with room for its memory limit and guarantee, the one
+// with the least sum of weights; of several such, the first by name.
 func place(gpus []capacity, memory uint64, guarantee float64) (string, error) {
 	var fit []capacity
 	var why []string

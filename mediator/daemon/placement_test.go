@@ -60,8 +60,8 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaceProperties: guests that are placed one after the other never have more of a GPU than it has, and a guest is refused
-// only if no GPU has room for it.
+// TestPlaceProperties: guests that are placed one after the other never have more of a GPU than it
+// has, and a guest is refused only if no GPU has room for it.
 func TestPlaceProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := make([]capacity, rapid.IntRange(1, 4).Draw(t, "GPUs"))
@@ -91,7 +91,8 @@ func TestPlaceProperties(t *testing.T) {
 	})
 }
 
-// TestCreationsAtOnce: guests that are created at the same time never have more of a GPU than it has, nor one name or socket.
+// TestCreationsAtOnce: guests that are created at the same time never have more of a GPU than it
+// has, nor one name or socket.
 func TestCreationsAtOnce(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	const tries = 12

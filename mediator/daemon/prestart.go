@@ -42,8 +42,8 @@ const (
 // prestartDelay keeps the next process from starting while QEMU connects to the last one.
 const prestartDelay = 100 * time.Millisecond
 
-// spawn starts a guest's process for a GPU, in a sandbox, and in a session of its own so that the process outlives the
-// daemon.
+// spawn starts a guest's process for a GPU, in a sandbox, and in a session of its own so that the
+// process outlives the daemon.
 func (s *Service) spawn(g ipc.GPU) (_ *vmProcess, err error) {
 	p := &vmProcess{gpu: g, cmd: s.o.Command(), ended: make(chan struct{})}
 	if p.sandbox, err = s.sandboxes.Create(g); err != nil {
@@ -117,13 +117,14 @@ func (s *Service) spawn(g ipc.GPU) (_ *vmProcess, err error) {
 // outputMessage is the log message for what guests' processes write.
 const outputMessage = "output of the guest's process"
 
-// guestLog returns the log for the output of one guest's process, which is limited for each guest by itself.
+// guestLog returns the log for the output of one guest's process, which is limited for each guest
+// by itself.
 func (s *Service) guestLog() *slog.Logger {
 	return slog.New(guestproc.LimitLog(s.log.Handler(), s.clock))
 }
 
-// captureOutput has a guest's process that an earlier daemon started write its log to this one, until the guest is
-// forgotten. If that fails, the process goes on without its log.
+// captureOutput has a guest's process that an earlier daemon started write its log to this one,
+// until the guest is forgotten. If that fails, the process goes on without its log.
 func (s *Service) captureOutput(g *guest) {
 	output, stderr, err := guestproc.CaptureOutput(s.guestLog().With("pid", g.pid), outputMessage)
 	if err != nil {
@@ -140,7 +141,8 @@ func (s *Service) captureOutput(g *guest) {
 	g.output = output
 }
 
-// assign tells the process which guest is its, moves its sockets to their places, and waits until it is ready.
+// assign tells the process which guest is its, moves its sockets to their places, and waits until
+// it is ready.
 func (p *vmProcess) assign(c *StartupConfig, dir string) (err error) {
 	defer func() { err = errors.Join(err, p.report.Close(), os.RemoveAll(p.dir)) }()
 	if err := p.move(vmmSocket, c.Spec.Socket, c.Owner()); err != nil {
@@ -179,8 +181,8 @@ func (p *vmProcess) assign(c *StartupConfig, dir string) (err error) {
 	return err
 }
 
-// move moves a socket to its place, where its owner can connect to it from then on. A dead socket that is there is
-// replaced.
+// move moves a socket to its place, where its owner can connect to it from then on. A dead socket
+// that is there is replaced.
 func (p *vmProcess) move(name, to string, owner vfiouser.Owner) error {
 	if _, err := os.Lstat(to); err == nil && listening(to) {
 		return fmt.Errorf("listen on %s: another server is there", to)
@@ -205,8 +207,8 @@ func (s *Service) discard(p *vmProcess) error {
 	return errors.Join(err, s.sandboxes.Release(p.sandbox))
 }
 
-// serves reports whether there is a process that can serve a guest of a GPU: it was started for that GPU and has not
-// ended.
+// serves reports whether there is a process that can serve a guest of a GPU: it was started for
+// that GPU and has not ended.
 func (p *vmProcess) serves(g ipc.GPU) bool {
 	if p == nil || p.gpu != g {
 		return false
@@ -219,8 +221,8 @@ func (p *vmProcess) serves(g ipc.GPU) bool {
 	}
 }
 
-// prestartPool keeps one process started for the next guest. A process takes longer to start than everything else that a
-// guest needs, and QEMU, or a user who plugs in a device, waits.
+// prestartPool keeps one process started for the next guest. A process takes longer to start than
+// everything else that a guest needs, and QEMU, or a user who plugs in a device, waits.
 type prestartPool struct {
 	mu       sync.Mutex
 	spare    *vmProcess
@@ -240,7 +242,8 @@ func (n *prestartPool) take(g ipc.GPU) *vmProcess {
 	return p
 }
 
-// prestartNext starts a process for the next guest of a GPU, a little later, since the last one has things to do.
+// prestartNext starts a process for the next guest of a GPU, a little later, since the last one has
+// things to do.
 func (s *Service) prestartNext(g ipc.GPU) {
 	n := &s.prestart
 	n.mu.Lock()
@@ -301,8 +304,8 @@ func (s *Service) closePrestart() error {
 	return s.discard(p)
 }
 
-// removeStalePrestarts removes what processes that were prestarted by a daemon that was killed have left. They ended
-// with it.
+// removeStalePrestarts removes what processes that were prestarted by a daemon that was killed have
+// left. They ended with it.
 func (s *Service) removeStalePrestarts() error {
 	left, err := filepath.Glob(filepath.Join(s.runDir(), prestartDirs))
 	for _, dir := range left {

@@ -10,7 +10,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// processEnds waits for the end of a process that a daemon in this test process started and waits for.
+// processEnds waits for the end of a process that a daemon in this test process started and waits
+// for.
 func processEnds(t *testing.T, pid int) {
 	t.Helper()
 	until(t, "a guest's process is gone", func() bool { return errors.Is(unix.Kill(pid, 0), unix.ESRCH) })
@@ -31,8 +32,8 @@ func (d *daemon) prestarted() (pid int) {
 	return pid
 }
 
-// TestNextGuestIsPrestarted: a guest gets the prestarted process, wherever its socket is to be. One that has died meanwhile is
-// not used, and none is left when the daemon ends.
+// TestNextGuestIsPrestarted: a guest gets the prestarted process, wherever its socket is to be. One
+// that has died meanwhile is not used, and none is left when the daemon ends.
 func TestNextGuestIsPrestarted(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -63,7 +64,8 @@ func TestNextGuestIsPrestarted(t *testing.T) {
 	}
 }
 
-// TestSpareProcessIsKept: a guest that comes while the process for the next one starts leaves that to the guest after it.
+// TestSpareProcessIsKept: a guest that comes while the process for the next one starts leaves that
+// to the guest after it.
 func TestSpareProcessIsKept(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	spare := d.prestarted()

@@ -14,8 +14,8 @@ import (
 // errEnded says that a guest's process does not exist any more.
 var errEnded = errors.New("its process has ended")
 
-// startTime returns when a process started, in ticks since the host did (proc_pid_stat(5)). Together with its PID that
-// identifies the process.
+// startTime returns when a process started, in ticks since the host did (proc_pid_stat(5)).
+// Together with its PID that identifies the process.
 func startTime(pid int) (ticks uint64, err error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {

@@ -5,10 +5,11 @@ import (
 	"slices"
 )
 
-// Reload takes over what of a configuration can change while the daemon runs: each GPU's policy, accounting and control of
-// contexts, the kernels' time limit of guests that are created from now on, and how long kernels may take to leave the GPU. A
-// policy that was set over the API stays unless the configuration names another one than before. fixed names the settings
-// that have changed too and take a restart.
+// Reload takes over what of a configuration can change while the daemon runs: each GPU's policy,
+// accounting and control of contexts, the kernels' time limit of guests that are created from now
+// on, and how long kernels may take to leave the GPU. A policy that was set over the API stays
+// unless the configuration names another one than before. fixed names the settings that have
+// changed too and take a restart.
 func (s *Service) Reload(c Config) (fixed []string, err error) {
 	s.reloads.Lock()
 	defer s.reloads.Unlock()
@@ -45,7 +46,8 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 	return fixed, nil
 }
 
-// reloadGPU changes what is different in a GPU's new configuration, and notes in g what it has changed.
+// reloadGPU changes what is different in a GPU's new configuration, and notes in g what it has
+// changed.
 //
 // Preconditions: s.reloads is held.
 func (s *Service) reloadGPU(g, n *GPUConfig) error {

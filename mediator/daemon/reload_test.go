@@ -126,7 +126,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// TestReloadAfterOneThatFailed: what a file has changed before an error is changed back by the file before it.
+// TestReloadAfterOneThatFailed: what a file has changed before an error is changed back by the file
+// before it.
 func TestReloadAfterOneThatFailed(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	until(t, "the GPU is watched", func() bool { return d.gpu().Rounds > 0 })

@@ -14,7 +14,8 @@ import (
 // savedPolicy is what a daemon saves for the next one about a policy that was set over the API.
 type savedPolicy struct {
 	Policy string `json:"policy"`
-	// Configured is the configured policy at that time. If the configuration names another one since, that holds.
+	// Configured is the configured policy at that time. If the configuration names another one
+	// since, that holds.
 	Configured string `json:"configured"`
 }
 
@@ -72,7 +73,8 @@ func (s *Service) updatePolicy(d *device, policy string) error {
 	return nil
 }
 
-// configurePolicy changes a GPU's policy to another one that the configuration names, whatever was set before.
+// configurePolicy changes a GPU's policy to another one that the configuration names, whatever was
+// set before.
 //
 // Preconditions: s.reloads is held.
 func (s *Service) configurePolicy(d *device, policy string) error {
@@ -89,7 +91,8 @@ func (s *Service) configurePolicy(d *device, policy string) error {
 	return nil
 }
 
-// restorePolicies gives GPUs the policies that were last set over the API, unless the configuration names another one since.
+// restorePolicies gives GPUs the policies that were last set over the API, unless the configuration
+// names another one since.
 func (s *Service) restorePolicies() {
 	for _, d := range s.devices {
 		name := d.config.Name

@@ -15,8 +15,9 @@ import (
 	"vgpud/mediator/statefile"
 )
 
-// savedState is what a daemon saves about a guest for the next one, in the guest's directory, where none of the guest's
-// processes may write. The guest's control page has the same and is newer, but all of them can write it.
+// savedState is what a daemon saves about a guest for the next one, in the guest's directory, where
+// none of the guest's processes may write. The guest's control page has the same and is newer, but
+// all of them can write it.
 type savedState struct {
 	// PID is the guest's process, and Began when that started: see startTime.
 	PID   int    `json:"pid"`
@@ -28,8 +29,8 @@ type savedState struct {
 	Bill ipc.Bill      `json:"bill"`
 	At   time.Duration `json:"at"`
 
-	// older reports whether the daemon that saved the state was of a version that saved no Spec. Then the guest's
-	// process is believed, once, what the guest was created with.
+	// older reports whether the daemon that saved the state was of a version that saved no Spec.
+	// Then the guest's process is believed, once, what the guest was created with.
 	older bool
 }
 
@@ -39,12 +40,12 @@ const stateFile = "account.json"
 // maxStateBytes is more than a saved state has.
 const maxStateBytes = 64 << 10
 
-// saveEvery is how often bills are saved that have changed. It bounds what a guest can make of the bill on its page while
-// no daemon runs.
+// saveEvery is how often bills are saved that have changed. It bounds what a guest can make of the
+// bill on its page while no daemon runs.
 const saveEvery = 5 * time.Second
 
-// readState returns what the last daemon saved, or nil if there is nothing: the guest is new, or the daemon was of an older
-// version.
+// readState returns what the last daemon saved, or nil if there is nothing: the guest is new, or
+// the daemon was of an older version.
 func readState(dir string) (*savedState, error) {
 	b, err := statefile.Read(filepath.Join(dir, stateFile), maxStateBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -78,7 +79,8 @@ func (k *savedState) write(f statefile.Files, dir string) error {
 	return nil
 }
 
-// limitBill limits a bill from a control page to what the saved one can have come to at now, an instant of clock.Real.
+// limitBill limits a bill from a control page to what the saved one can have come to at now, an
+// instant of clock.Real.
 func (k *savedState) limitBill(b ipc.Bill, now time.Duration) ipc.Bill {
 	since, was := max(now-k.At, 0), &k.Bill
 	often := uint64(since / time.Millisecond) // more than there can have been
@@ -124,8 +126,8 @@ func (g *guest) saveWith(t api.Terms, now time.Duration) error {
 	return nil
 }
 
-// grant changes what a guest is granted, once the next daemon will know it, and reports whether that is a change. After an
-// error the guest has what it had.
+// grant changes what a guest is granted, once the next daemon will know it, and reports whether
+// that is a change. After an error the guest has what it had.
 func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 	g.saving.Lock()
 	defer g.saving.Unlock()
@@ -152,7 +154,8 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 	return t != had, nil
 }
 
-// notSaved returns err, because of which nothing was changed, as the API reports it if a disk is the reason.
+// notSaved returns err, because of which nothing was changed, as the API reports it if a disk is
+// the reason.
 func (s *Service) notSaved(err error) error {
 	if _, ok := errors.AsType[*statefile.Error](err); !ok {
 		if !statefile.IsDiskError(err) {
@@ -170,8 +173,8 @@ func (s *Service) save(g *guest) {
 	}
 }
 
-// saveLast saves a guest's state for the last time, unless the guest's process has ended. After that the directory may be
-// another guest's.
+// saveLast saves a guest's state for the last time, unless the guest's process has ended. After
+// that the directory may be another guest's.
 func (s *Service) saveLast(g *guest, ended bool) {
 	if !ended {
 		s.save(g)

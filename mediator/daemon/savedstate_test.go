@@ -43,8 +43,9 @@ func (d *daemon) pageOf(name string) *os.File {
 	return f
 }
 
-// TestPageIsNoAuthority: what a guest's processes write on its page while there is no daemon does not change what the guest is
-// granted, and changes what it was charged only within the time that has passed.
+// TestPageIsNoAuthority: what a guest's processes write on its page while there is no daemon does
+// not change what the guest is granted, and changes what it was charged only within the time that
+// has passed.
 func TestPageIsNoAuthority(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -85,7 +86,8 @@ func TestPageIsNoAuthority(t *testing.T) {
 	}
 }
 
-// TestBillOfAKilledDaemon: what was charged since the state was saved counts as far as there was time for it.
+// TestBillOfAKilledDaemon: what was charged since the state was saved counts as far as there was
+// time for it.
 func TestBillOfAKilledDaemon(t *testing.T) {
 	k := savedState{Bill: ipc.Bill{Used: time.Minute, Suspended: time.Second, Suspensions: 10, Caused: 1, Charged: ms}, At: time.Hour}
 	now := time.Hour + 2*time.Second
@@ -110,8 +112,8 @@ func TestBillOfAKilledDaemon(t *testing.T) {
 	}
 }
 
-// TestUnreadableState: a guest whose saved state is unreadable, or names another process, is not adopted by what its process
-// says. It is shown, and is adopted once the state is right.
+// TestUnreadableState: a guest whose saved state is unreadable, or names another process, is not
+// adopted by what its process says. It is shown, and is adopted once the state is right.
 func TestUnreadableState(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -148,7 +150,8 @@ func TestUnreadableState(t *testing.T) {
 	}
 }
 
-// TestStateTheNextDaemonReads: a state that the next daemon would refuse to read is not reported as saved.
+// TestStateTheNextDaemonReads: a state that the next daemon would refuse to read is not reported as
+// saved.
 func TestStateTheNextDaemonReads(t *testing.T) {
 	dir := t.TempDir()
 	k := savedState{PID: 1, Spec: ipc.Spec{Name: "a", Peer: &ipc.Peer{PIDFile: strings.Repeat("<", maxStateBytes/6)}}, Terms: api.Terms{Weight: 1}}

@@ -35,8 +35,8 @@ type Options struct {
 	Command func() *exec.Cmd
 	// Libvirt connects to libvirt, so that guests follow their domains; nil follows none.
 	Libvirt func(ctx context.Context, uri string) (libvirt.Source, error)
-	// Inventory calls f, from one goroutine and until ctx ends, with what NVIDIA's driver reports about
-	// the host's GPUs; nil reports nothing.
+	// Inventory calls f, from one goroutine and until ctx ends, with what NVIDIA's driver reports
+	// about the host's GPUs; nil reports nothing.
 	Inventory func(ctx context.Context, f func(inventory.Message)) error
 	// Files is where state is saved for the next daemon; the zero value is the host's file system.
 	Files   statefile.Files
@@ -65,19 +65,19 @@ type Service struct {
 	reloads   sync.Mutex   // held while the configuration or a policy changes
 	heartbeat atomic.Int64 // when keepAlive last did its work
 
-	// admission is held while it is decided what a guest may have. It guards pending, the guests that
-	// are being created, by name.
+	// admission is held while it is decided what a guest may have. It guards pending, the guests
+	// that are being created, by name.
 	admission sync.Mutex
 	pending   map[string]*pendingVM
 
 	mu     sync.RWMutex
 	guests map[string]*guest
-	// silent are guests of an earlier daemon that were not contacted yet. leaving reports whether no
-	// guest is to be adopted any more.
+	// silent are guests of an earlier daemon that were not contacted yet. leaving reports whether
+	// no guest is to be adopted any more.
 	silent  map[string]*silentGuest
 	leaving bool
-	// intents are the contexts that this daemon disables. leftDisabled are those that an earlier daemon
-	// disabled, until their guests are adopted.
+	// intents are the contexts that this daemon disables. leftDisabled are those that an earlier
+	// daemon disabled, until their guests are adopted.
 	intents      *suspend.Intents
 	leftDisabled map[string][]int
 
@@ -134,8 +134,8 @@ func newSandboxManager(o *Options) (*sandbox.Manager, error) {
 	return sandbox.NewManager(c)
 }
 
-// Run serves until ctx ends. Then it leaves the guests to themselves with none of them suspended. ready
-// is called once the API answers.
+// Run serves until ctx ends. Then it leaves the guests to themselves with none of them suspended.
+// ready is called once the API answers.
 func (s *Service) Run(ctx context.Context, ready func()) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -199,9 +199,10 @@ func (s *Service) leave(servers []*http.Server) error {
 	return errors.Join(errs...)
 }
 
-// heartbeatEvery is how often keepAlive does its work: together with the rounds of a GPU whose record
-// of context switches is read at an easy pace, in the same wakes. Brisk rounds show more often that the
-// daemon is alive; so do listeners, of whose silence launches wait no longer than ipc.SilenceLimit.
+// heartbeatEvery is how often keepAlive does its work: together with the rounds of a GPU whose
+// record of context switches is read at an easy pace, in the same wakes. Brisk rounds show more
+// often that the daemon is alive; so do listeners, of whose silence launches wait no longer than
+// ipc.SilenceLimit.
 const heartbeatEvery = 3 * ipc.HeartbeatInterval
 
 // keepAlive shows the guests that the daemon is alive, until ctx ends.

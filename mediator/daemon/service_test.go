@@ -321,8 +321,8 @@ func attach(t *testing.T, socket string) *driver.Device {
 	return dev
 }
 
-// countdown takes one from the word at its parameter, after as many turns of a
-// loop as the word says.
+// countdown takes one from the word at its parameter, after as many turns of a loop as the word
+// says.
 const countdown = `.version 8.0
 .target sm_80
 .address_size 64
@@ -411,9 +411,10 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 		gpus, err := d.client.GPUs(t.Context())
 		return err == nil && gpus[0].Rounds > 0
 	})
-	// The daemon's own goroutines and the client's connection appear over time, so the state after the first guest is compared;
-	// a leak for each guest would show several times. The prestarted process may exist then or not: its descriptor, and its pipes
-	// for the configuration, the report and the log.
+	// The daemon's own goroutines and the client's connection appear over time, so the state after
+	// the first guest is compared; a leak for each guest would show several times. The prestarted
+	// process may exist then or not: its descriptor, and its pipes for the configuration, the
+	// report and the log.
 	const guests, slack = 6, 4
 	var files, goroutines int
 	for i := range guests { // each has the name of the one before

@@ -58,8 +58,9 @@ func (d *daemon) tryCreate(spec api.VMSpec) error {
 	return err
 }
 
-// TestSettingsAreKeptOrRefused: whichever step of saving a change fails, the change is refused with what to do, and this daemon and
-// the next keep the old settings. Without a fault they have the new ones.
+// TestSettingsAreKeptOrRefused: whichever step of saving a change fails, the change is refused with
+// what to do, and this daemon and the next keep the old settings. Without a fault they have the new
+// ones.
 func TestSettingsAreKeptOrRefused(t *testing.T) {
 	dir := runDir(t)
 	var disk disk
@@ -245,7 +246,8 @@ func TestRealDisks(t *testing.T) {
 	d.stop()
 }
 
-// TestUnexpectedState: a pipe or a large file in the place of saved state keeps no daemon from starting.
+// TestUnexpectedState: a pipe or a large file in the place of saved state keeps no daemon from
+// starting.
 func TestUnexpectedState(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)

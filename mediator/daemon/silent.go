@@ -18,8 +18,9 @@ import (
 	guestproc "vgpud/mediator/vm"
 )
 
-// silentGuest is a guest of an earlier daemon that this one has not contacted: its process is stopped, swapped out, or not
-// the one that was saved. What it has stays reserved for it, and it is suspended until it is contacted.
+// silentGuest is a guest of an earlier daemon that this one has not contacted: its process is
+// stopped, swapped out, or not the one that was saved. What it has stays reserved for it, and it is
+// suspended until it is contacted.
 type silentGuest struct {
 	name, dir string
 	saved     *savedState // nil: nothing that can be relied on
@@ -38,8 +39,8 @@ type silentGuest struct {
 }
 
 const (
-	// contactLimit is how long a daemon that starts waits for the guests of the last one, and how long the process of a new
-	// guest may take to introduce itself.
+	// contactLimit is how long a daemon that starts waits for the guests of the last one, and how
+	// long the process of a new guest may take to introduce itself.
 	contactLimit = 5 * time.Second
 	// silentAfter is how long a guest may not answer until it is suspended.
 	silentAfter = time.Second
@@ -49,7 +50,8 @@ const (
 	renewEvery = ipc.SuspensionLimit / 8
 )
 
-// register notes a guest that an earlier daemon created as silent, so that what it has stays its own.
+// register notes a guest that an earlier daemon created as silent, so that what it has stays its
+// own.
 func (s *Service) register(dir string) *silentGuest {
 	t := &silentGuest{
 		name: filepath.Base(dir), dir: dir, since: s.clock.Now(),
@@ -81,8 +83,8 @@ func (s *Service) register(dir string) *silentGuest {
 	return t
 }
 
-// adoptAll contacts the guests that an earlier daemon created, all at once. Those that don't answer in time are contacted
-// again and again until ctx ends.
+// adoptAll contacts the guests that an earlier daemon created, all at once. Those that don't answer
+// in time are contacted again and again until ctx ends.
 func (s *Service) adoptAll(ctx context.Context) error {
 	vms := s.guestDir("")
 	if err := os.MkdirAll(vms, 0o711); err != nil {
@@ -190,7 +192,8 @@ func (t *silentGuest) resume() {
 	}
 }
 
-// settle notes that the guest is silent no more: it was adopted or is gone. The caller has removed it from s.silent.
+// settle notes that the guest is silent no more: it was adopted or is gone. The caller has removed
+// it from s.silent.
 func (t *silentGuest) settle() {
 	t.resume()
 	t.mu.Lock()
@@ -199,8 +202,8 @@ func (t *silentGuest) settle() {
 	close(t.gone)
 }
 
-// removeSilent removes what a guest has left whose process does not listen any more. A process that has not ended could not
-// be governed, and is killed.
+// removeSilent removes what a guest has left whose process does not listen any more. A process that
+// has not ended could not be governed, and is killed.
 func (s *Service) removeSilent(t *silentGuest) {
 	socket := ""
 	if t.saved != nil {
@@ -250,8 +253,8 @@ func (s *Service) endSilent(t *silentGuest) error {
 	}
 }
 
-// identify returns which process introduces itself at the control socket in a guest's directory, as the kernel says. No
-// process of a guest can put another socket there.
+// identify returns which process introduces itself at the control socket in a guest's directory, as
+// the kernel says. No process of a guest can put another socket there.
 func identify(dir string) (_ *savedState, err error) {
 	conn, err := ipc.Dial(filepath.Join(dir, guestproc.ControlSocket))
 	if err != nil {

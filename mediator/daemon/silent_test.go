@@ -47,8 +47,8 @@ func stopped(t *testing.T, pid int) bool {
 	return true
 }
 
-// TestAdoptSilent: a guest whose process is stopped when the daemon starts is shown and suspended, and keeps its name. When the
-// process goes on, the guest is adopted.
+// TestAdoptSilent: a guest whose process is stopped when the daemon starts is shown and suspended,
+// and keeps its name. When the process goes on, the guest is adopted.
 func TestAdoptSilent(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -99,11 +99,12 @@ func TestAdoptSilentDeleted(t *testing.T) {
 	d.create("silent")
 }
 
-// liarVariable names the environment variable that says what a guest's process that was taken over does.
+// liarVariable names the environment variable that says what a guest's process that was taken over
+// does.
 const liarVariable = "VGPUD_TEST_LIAR"
 
-// runLiar sends a false introduction to every daemon. Its arguments are the directory of its sockets, whether its page is cut
-// short, and the introduction.
+// runLiar sends a false introduction to every daemon. Its arguments are the directory of its
+// sockets, whether its page is cut short, and the introduction.
 func runLiar() error {
 	var o struct {
 		Dir   string
@@ -154,8 +155,8 @@ func runLiar() error {
 	}
 }
 
-// startLiar makes such a process guest "liar" of a daemon that is not running, and changes its saved state. It introduces itself as
-// name.
+// startLiar makes such a process guest "liar" of a daemon that is not running, and changes its
+// saved state. It introduces itself as name.
 func startLiar(t *testing.T, dir, name string, short bool, change func(*savedState)) (saved *savedState) {
 	t.Helper()
 	guest := filepath.Join(dir, "vms", "liar")
@@ -207,8 +208,8 @@ func startLiar(t *testing.T, dir, name string, short bool, change func(*savedSta
 	return saved
 }
 
-// TestAdoptLiar: a guest's process that was taken over is not believed anything that the daemon knows by itself, and its page does
-// not end the daemon.
+// TestAdoptLiar: a guest's process that was taken over is not believed anything that the daemon
+// knows by itself, and its page does not end the daemon.
 func TestAdoptLiar(t *testing.T) {
 	for name, c := range map[string]struct {
 		short  bool
@@ -249,8 +250,8 @@ func TestAdoptLiar(t *testing.T) {
 	}
 }
 
-// TestAdoptOlder: a guest of a daemon that saved less is believed once what it was created with, if it is the process that was saved
-// and has that name. From then on that is saved.
+// TestAdoptOlder: a guest of a daemon that saved less is believed once what it was created with, if
+// it is the process that was saved and has that name. From then on that is saved.
 func TestAdoptOlder(t *testing.T) {
 	for name, refuse := range map[string]string{"liar": "", "honest": "it introduces itself as guest"} {
 		t.Run(name, func(t *testing.T) {

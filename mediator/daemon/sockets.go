@@ -13,8 +13,9 @@ import (
 	"vgpud/mediator/api"
 )
 
-// domainsDir is the directory, in the daemon's, of the sockets of libvirt domains: domains/UUID/gpuN.sock. Their paths are in
-// the domains' definitions, so they depend on nothing that changes.
+// domainsDir is the directory, in the daemon's, of the sockets of libvirt domains:
+// domains/UUID/gpuN.sock. Their paths are in the domains' definitions, so they depend on nothing
+// that changes.
 const domainsDir = "domains"
 
 // maxSocketPath is the longest path that fits sockaddr_un.
@@ -22,8 +23,8 @@ const maxSocketPath = 107
 
 var domainSocketName = regexp.MustCompile(`^gpu(0|[1-9][0-9]?)\.sock$`)
 
-// socketOf returns the socket that a guest's VMM is to connect to. uuid is the domain whose directory that is in, empty if it
-// is in none.
+// socketOf returns the socket that a guest's VMM is to connect to. uuid is the domain whose
+// directory that is in, empty if it is in none.
 func (s *Service) socketOf(spec *api.VMSpec) (path, uuid string, err error) {
 	if spec.Socket == "" {
 		path = filepath.Join(s.guestDir(spec.Name), "vfio-user.sock")
@@ -50,8 +51,8 @@ func (s *Service) runDir() string {
 	return dir
 }
 
-// domainOf returns the UUID in the path of a domain's socket, or an empty string if it is no such path. The path must be in
-// its canonical form.
+// domainOf returns the UUID in the path of a domain's socket, or an empty string if it is no such
+// path. The path must be in its canonical form.
 func (s *Service) domainOf(path string) (uuid string) {
 	dir, name := filepath.Split(path)
 	uuid = filepath.Base(dir)
@@ -62,7 +63,8 @@ func (s *Service) domainOf(path string) (uuid string) {
 	return uuid
 }
 
-// makeDomainDir makes a domain's directory. Other users may pass through it to sockets whose names they know.
+// makeDomainDir makes a domain's directory. Other users may pass through it to sockets whose names
+// they know.
 func (s *Service) makeDomainDir(uuid string) (err error) {
 	root, err := os.OpenRoot(s.o.Config.RunDir)
 	if err != nil {
@@ -97,8 +99,8 @@ func isPrivateDir(st fs.FileInfo) bool {
 	return ok && st.IsDir() && int(sys.Uid) == os.Geteuid() && st.Mode().Perm()&0o022 == 0
 }
 
-// removeDomainSocket removes a domain's socket, and the domain's directory with the last one, unless another socket is about
-// to be made.
+// removeDomainSocket removes a domain's socket, and the domain's directory with the last one,
+// unless another socket is about to be made.
 //
 // Preconditions: s.admission is held.
 func (s *Service) removeDomainSocket(path string) (err error) {
@@ -132,8 +134,9 @@ func removeEmpty(root *os.Root, dir string) error {
 	return fmt.Errorf("remove a domain's directory: %w", err)
 }
 
-// removeStaleSockets removes what guests of an earlier daemon that are gone have left in the domains' directories. If there are
-// guests whose sockets are not known, it leaves sockets that a process listens on.
+// removeStaleSockets removes what guests of an earlier daemon that are gone have left in the
+// domains' directories. If there are guests whose sockets are not known, it leaves sockets that a
+// process listens on.
 func (s *Service) removeStaleSockets() (err error) {
 	used, unknown := make(map[string]bool), false
 	s.mu.RLock()
@@ -176,8 +179,8 @@ func (s *Service) removeStaleSockets() (err error) {
 	return err
 }
 
-// listening reports whether a process may listen on a socket. That this process is not allowed to connect to a VMM's socket
-// says nothing about it.
+// listening reports whether a process may listen on a socket. That this process is not allowed to
+// connect to a VMM's socket says nothing about it.
 func listening(path string) bool {
 	c, err := net.Dial("unix", path)
 	if err != nil {

@@ -83,7 +83,8 @@ func TestGuestOfADomain(t *testing.T) {
 	absent(t, filepath.Dir(first))
 }
 
-// TestForeignVMM: only the process that is named may connect. Others are told what is wrong in the answer to VERSION.
+// TestForeignVMM: only the process that is named may connect. Others are told what is wrong in the
+// answer to VERSION.
 func TestForeignVMM(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	file := filepath.Join(t.TempDir(), "vm.pid")
@@ -115,7 +116,8 @@ func TestForeignVMM(t *testing.T) {
 	}
 }
 
-// TestTermsOutliveTheDaemon: what a guest is granted outlives the daemon, and so does its domain's name.
+// TestTermsOutliveTheDaemon: what a guest is granted outlives the daemon, and so does its domain's
+// name.
 func TestTermsOutliveTheDaemon(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
@@ -249,7 +251,8 @@ func mkdir(t *testing.T, dir, name string) string {
 	return path
 }
 
-// TestStaleDomainSockets: a daemon that starts removes the sockets of guests that ended without a daemon.
+// TestStaleDomainSockets: a daemon that starts removes the sockets of guests that ended without a
+// daemon.
 func TestStaleDomainSockets(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)

@@ -9,8 +9,8 @@ import (
 
 // admission bounds what a guest has on a GPU where a suspension can't take it back: one launch that
 // may be long, or some that are expected to take a millisecond together, from whatever context and
-// channel. So an endless kernel in each of many contexts keeps the GPU no longer than one does: when
-// it is ended its guest has used its time, and is suspended before the next one goes.
+// channel. So an endless kernel in each of many contexts keeps the GPU no longer than one does:
+// when it is ended its guest has used its time, and is suspended before the next one goes.
 //
 // What a context has there, and since when it waits for room, is on the control page: see
 // [ipc.Admitter].
@@ -36,8 +36,8 @@ type estimate struct {
 	long bool
 }
 
-// turnTimeout is how long a context waits for another that goes before it. That context's
-// executor may be busy with something else, or gone.
+// turnTimeout is how long a context waits for another that goes before it. That context's executor
+// may be busy with something else, or gone.
 const turnTimeout = 5 * time.Millisecond
 
 // estimate estimates a launch of f.
@@ -161,10 +161,11 @@ func (x *Executor) addAdmitted(s estimate, n int) {
 	}
 }
 
-// The launches of a suspended guest that were taken to be short have one kernel time limit together.
-// Other guests have waited for longer than what the guest was charged since: the suspension came a
-// round after the first of those launches, and the charge is a round late. So the launches are ended
-// earlier, by a fraction of the limit that covers both unless the limit is short.
+// The launches of a suspended guest that were taken to be short have one kernel time limit
+// together. Other guests have waited for longer than what the guest was charged since: the
+// suspension came a round after the first of those launches, and the charge is a round late. So the
+// launches are ended earlier, by a fraction of the limit that covers both unless the limit is
+// short.
 const (
 	overstayMargin = 40
 	// overstayInterval is the time between two checks.

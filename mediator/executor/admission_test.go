@@ -10,7 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// manyContexts is a guest with some contexts on a GPU that finishes commands only when let is called.
+// manyContexts is a guest with some contexts on a GPU that finishes commands only when let is
+// called.
 type manyContexts struct {
 	t    *testing.T
 	sim  clock.Sim
@@ -91,8 +92,9 @@ func (c *manyContexts) let() {
 	}
 }
 
-// TestOneKernelOfAGuest: a guest has one kernel on the GPU that is not known to be short, from whatever
-// context and channel, so that one is left there when it is suspended. All of them have their turn.
+// TestOneKernelOfAGuest: a guest has one kernel on the GPU that is not known to be short, from
+// whatever context and channel, so that one is left there when it is suspended. All of them have
+// their turn.
 func TestOneKernelOfAGuest(t *testing.T) {
 	c := newManyContexts(t, 16, 2)
 	for _, m := range c.all {
@@ -144,8 +146,8 @@ func TestShortKernelsOfAGuest(t *testing.T) {
 	}
 }
 
-// TestLongAmongBrief: short launches of the same context, or of another, do not keep a long one away,
-// however many there are.
+// TestLongAmongBrief: short launches of the same context, or of another, do not keep a long one
+// away, however many there are.
 func TestLongAmongBrief(t *testing.T) {
 	for _, contexts := range []int{1, 2} {
 		c := newManyContexts(t, contexts, 2)
@@ -186,8 +188,8 @@ func TestLongAmongBrief(t *testing.T) {
 	}
 }
 
-// TestPreemptibleKernelsOfAGuest: a channel may have two preemptible launches there, which leave when
-// told.
+// TestPreemptibleKernelsOfAGuest: a channel may have two preemptible launches there, which leave
+// when told.
 func TestPreemptibleKernelsOfAGuest(t *testing.T) {
 	c := newManyContexts(t, 3, 2)
 	for _, m := range c.all {
@@ -211,8 +213,8 @@ func TestPreemptibleKernelsOfAGuest(t *testing.T) {
 	}
 }
 
-// TestIdleContextIsPassedOver: a context that may go first, and does nothing, holds the others back only
-// for a moment.
+// TestIdleContextIsPassedOver: a context that may go first, and does nothing, holds the others back
+// only for a moment.
 func TestIdleContextIsPassedOver(t *testing.T) {
 	c := newManyContexts(t, 3, 1)
 	c.page.Context(2).SetWaiting(1)

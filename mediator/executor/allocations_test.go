@@ -44,8 +44,8 @@ func TestAllocations(t *testing.T) {
 	})
 }
 
-// BenchmarkAllocations looks up and changes one of as many allocations as a context of the soft GPU may
-// have.
+// BenchmarkAllocations looks up and changes one of as many allocations as a context of the soft GPU
+// may have.
 func BenchmarkAllocations(b *testing.B) {
 	const most = 4096
 	var l allocations

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// promptContext is a context whose channels know at once about when a launch ran, and keep outcomes no
-// longer than they must.
+// promptContext is a context whose channels know at once about when a launch ran, and keep outcomes
+// no longer than they must.
 type promptContext struct{ *fakeContext }
 
 type promptChannel struct{ *fakeChannel }
@@ -29,7 +29,8 @@ func (*promptChannel) Glimpse(gpu.Fence) (gpu.Outcome, bool) {
 	return gpu.Outcome{Start: 12, End: 18}, true
 }
 
-// A launch that was answered promptly is accounted for, however many commands come behind it at once.
+// A launch that was answered promptly is accounted for, however many commands come behind it at
+// once.
 func TestAnsweredLaunchesAreAccounted(t *testing.T) {
 	r := newFakeRig(t)
 	r.x.o.Context = promptContext{r.ctx.(*fakeContext)}

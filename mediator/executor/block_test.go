@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// windowedContext is a context with a window, in which a store is done when the GPU has carried out a
-// copy.
+// windowedContext is a context with a window, in which a store is done when the GPU has carried out
+// a copy.
 type windowedContext struct {
 	gpu.Context
 	t       testing.TB

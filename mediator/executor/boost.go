@@ -11,8 +11,8 @@ import (
 )
 
 // An executor's threads have a higher priority than what else the host computes, because the GPU
-// waits for them. A guest can keep its executor busy without the GPU: by no-ops, copies and queries.
-// Then the executor loses the boost until it works for the GPU again.
+// waits for them. A guest can keep its executor busy without the GPU: by no-ops, copies and
+// queries. Then the executor loses the boost until it works for the GPU again.
 const (
 	boostWindow = 100 * time.Millisecond
 	// boostCPUDivisor is the fraction of a processor, as a divisor, that a guest's executors may

@@ -124,8 +124,8 @@ func TestPriorityOfThreads(t *testing.T) {
 	}
 }
 
-// TestShortSlices: all threads have the short slice at their own niceness, on kernels that have slices.
-// An executor keeps it without the boost.
+// TestShortSlices: all threads have the short slice at their own niceness, on kernels that have
+// slices. An executor keeps it without the boost.
 func TestShortSlices(t *testing.T) {
 	slice := func(tid int) time.Duration {
 		attr, err := unix.SchedGetAttr(tid, 0)

@@ -17,17 +17,17 @@ const (
 	// flightLimit is how many commands of a channel may be unfinished. The GPU keeps the outcomes
 	// of as many.
 	flightLimit = gpu.OutcomesKept
-	// turnCommands is how many commands a channel may carry out before the context's other
-	// channels have their turn.
+	// turnCommands is how many commands a channel may carry out before the context's other channels
+	// have their turn.
 	turnCommands = 4096
 
 	// shallowLaunches is how many launches of a guest may be on the GPU whatever they are, and
-	// shallowWork how much predicted work of more launches: enough to keep the GPU busy, and
-	// little enough that a suspension takes effect soon.
+	// shallowWork how much predicted work of more launches: enough to keep the GPU busy, and little
+	// enough that a suspension takes effect soon.
 	shallowLaunches = 1
 	shallowWork     = time.Millisecond
-	// successorLaunches is how many preemptible launches of a channel may be there: they leave
-	// when told.
+	// successorLaunches is how many preemptible launches of a channel may be there: they leave when
+	// told.
 	successorLaunches = 2
 	// shallowMaxShort bounds the number of short launches.
 	shallowMaxShort = 16
@@ -48,8 +48,8 @@ var (
 	ShallowFetchLimit = FetchLimit{Launches: shallowLaunches, MaxShort: shallowMaxShort, Work: shallowWork}
 	// DeepFetchLimit is for GPUs where the daemon takes a suspended guest's channels off the
 	// hardware, whatever is in them. It is enough that the GPU need not wait for an executor that
-	// is late, and that short kernels fill a time slice: NVIDIA's GPUs run launches that come
-	// while a context has its slice only in the next.
+	// is late, and that short kernels fill a time slice: NVIDIA's GPUs run launches that come while
+	// a context has its slice only in the next.
 	DeepFetchLimit = FetchLimit{Launches: 16, MaxShort: flightLimit - 4, Work: 8 * time.Millisecond}
 )
 
@@ -145,8 +145,8 @@ func newChannel(x *Executor, c ipc.Channel) (*channel, error) {
 	return ch, nil
 }
 
-// slice returns a part of shared memory that vm has named. It is checked again, so that a mistake of
-// vm's does no harm here.
+// slice returns a part of shared memory that vm has named. It is checked again, so that a mistake
+// of vm's does no harm here.
 func slice(shared []byte, offset, size uint64) ([]byte, error) {
 	if size > uint64(len(shared)) || offset > uint64(len(shared))-size {
 		return nil, fmt.Errorf("%d bytes at %#x lie outside the shared memory of %d", size, offset, len(shared))
@@ -198,8 +198,8 @@ func (ch *channel) backlog() bool {
 // busy reports whether commands are unfinished or unanswered.
 func (ch *channel) busy() bool { return ch.first != ch.after }
 
-// working reports whether commands are unfinished. Those that are only unanswered, because the guest
-// makes no room for answers, don't count.
+// working reports whether commands are unfinished. Those that are only unanswered, because the
+// guest makes no room for answers, don't count.
 func (ch *channel) working() bool { return ch.busy() && !ch.flight[(ch.after-1)%flightLimit].done }
 
 // retire finishes commands that have ended, and answers them in order.
@@ -231,8 +231,8 @@ func (ch *channel) retire() bool {
 	return did
 }
 
-// finishReached finishes all commands whose fence is reached, whether or not there is room to answer
-// them: launches among them no longer count as on the GPU.
+// finishReached finishes all commands whose fence is reached, whether or not there is room to
+// answer them: launches among them no longer count as on the GPU.
 func (ch *channel) finishReached() bool {
 	did := false
 	done := ch.gpu.Done()
@@ -331,8 +331,8 @@ func (ch *channel) die(err error) {
 }
 
 // answerNop answers a no-op at once, if no command before it is unanswered, and reports whether it
-// did. It is a fast path beside begin and retire for guests that use no-ops to measure latency or to
-// keep a ring polled.
+// did. It is a fast path beside begin and retire for guests that use no-ops to measure latency or
+// to keep a ring polled.
 func (ch *channel) answerNop(e *abi.Entry) bool {
 	if ch.first != ch.after || abi.Opcode(e[0])|abi.Opcode(e[1])<<8 != abi.OpNop {
 		return false
@@ -354,8 +354,8 @@ func (ch *channel) answerNop(e *abi.Entry) bool {
 	return true
 }
 
-// begin carries out or begins the command that starts with e[0]. It reports false if the command has
-// to wait.
+// begin carries out or begins the command that starts with e[0]. It reports false if the command
+// has to wait.
 func (ch *channel) begin(e []abi.Entry) bool {
 	h, err := abi.DecodeHeader(&e[0])
 	c := &ch.current

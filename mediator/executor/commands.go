@@ -28,8 +28,8 @@ type handler struct {
 	// wait, if set, reports whether the command has to wait for something else.
 	wait func(c *command) bool
 	// blocks is set if the command's call of the driver may wait for the GPU. While the executor
-	// has its context off the GPU it would wait for ever, so the command waits until the context
-	// is back.
+	// has its context off the GPU it would wait for ever, so the command waits until the context is
+	// back.
 	blocks bool
 	// poisoned commands are carried out in a poisoned context too.
 	poisoned bool

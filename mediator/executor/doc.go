@@ -6,13 +6,13 @@
 //
 // An [Executor] reads the context's submission rings in the memory shared with the guest, hands
 // launches and copies to the GPU, and writes completions in order. [Executor.Step] does what can be
-// done now and reports whether it did anything. [Executor.Run] is the loop around it: it polls while
-// there is work, asks for a doorbell and sleeps while there is none, and obeys the suspend word.
-// [Serve] is the process around that, `vgpud exec`.
+// done now and reports whether it did anything. [Executor.Run] is the loop around it: it polls
+// while there is work, asks for a doorbell and sleeps while there is none, and obeys the suspend
+// word. [Serve] is the process around that, `vgpud exec`.
 //
-// Where the daemon decides about guests a launch never waits for it. The executor stops fetching for
-// a suspended guest; what it has put on the GPU runs on and is charged (LoGA §4.3). So all contexts
-// of the guest together put little there ahead of time: see admission.go.
+// Where the daemon decides about guests a launch never waits for it. The executor stops fetching
+// for a suspended guest; what it has put on the GPU runs on and is charged (LoGA §4.3). So all
+// contexts of the guest together put little there ahead of time: see admission.go.
 //
 // Where the daemon decides about launches, each of them is a job (job.go, jobstate.go) that waits
 // for its turn in a launch slot on the control page (turn.go). So is, under any policy, the launch

@@ -76,8 +76,8 @@ func eventRecord(c *command, p *pending) error {
 	return nil
 }
 
-// eventWaits reports whether a channel waits for the event's last recording. It does not wait for an
-// event that was never recorded or does not exist.
+// eventWaits reports whether a channel waits for the event's last recording. It does not wait for
+// an event that was never recorded or does not exist.
 func eventWaits(c *command) bool {
 	ev, err := c.event()
 	return err == nil && ev.recorded && !ev.reached && c.ch.x.poison == nil

@@ -81,8 +81,8 @@ func (x *Executor) outcomeOf(c *copies) error {
 	return x.bulk.outcome(done.bulk)
 }
 
-// followRequest does what the daemon asks of a job on the GPU, and watches that its kernel leaves. It
-// reports whether it did anything.
+// followRequest does what the daemon asks of a job on the GPU, and watches that its kernel leaves.
+// It reports whether it did anything.
 func (j *job) followRequest() bool {
 	if j.form == 0 || j.plan.Stay {
 		return false
@@ -138,8 +138,8 @@ type evictWords struct {
 
 // tell writes the evict word. It need not wait for a copy: later copies to the control block come
 // behind it on the same channel. If the word can't be written the kernel runs on, and is found like
-// one that does not check the word; only the end of the GPU or the context does that, and its
-// fence reports it soon.
+// one that does not check the word; only the end of the GPU or the context does that, and its fence
+// reports it soon.
 func (j *job) tell(below uint32) {
 	x := j.ch.x
 	j.run.evicted = j.run.evicted || below != abi.EvictNone
@@ -210,8 +210,8 @@ func (j *job) corunDone() bool {
 }
 
 // evictionDeadline returns when the launch must have left by the daemon's request or, once that is
-// past, when it is ended, as far as is known at now. A launch that is to leave some SMs only has
-// no deadline.
+// past, when it is ended, as far as is known at now. A launch that is to leave some SMs only has no
+// deadline.
 func (j *job) evictionDeadline(now time.Duration) time.Duration {
 	_, asked, _ := j.slot.EvictionRequest()
 	limit := j.limitOnGPU()
@@ -272,8 +272,8 @@ func (j *job) overdue(now time.Duration) bool {
 		return false
 	}
 	x.fail(fmt.Errorf("kernel %s did not leave the GPU when asked: %w", j.fn.attrs.Name, gpu.ErrTimeLimit))
-	// Only the end of the context takes it off. Its time until then is charged, though the GPU
-	// has no timestamps of it.
+	// Only the end of the context takes it off. Its time until then is charged, though the GPU has
+	// no timestamps of it.
 	if err := x.o.Context.Close(); err != nil {
 		x.o.Log.Warn("end a context", "err", err)
 	}
@@ -282,8 +282,8 @@ func (j *job) overdue(now time.Duration) bool {
 	return true
 }
 
-// preempt takes the context off the GPU in mid-kernel, with all its channels, if the hardware can do
-// that. The job then waits for its turn. It reports whether that worked.
+// preempt takes the context off the GPU in mid-kernel, with all its channels, if the hardware can
+// do that. The job then waits for its turn. It reports whether that worked.
 func (j *job) preempt() bool {
 	x := j.ch.x
 	s, ok := x.o.Device.(gpu.Suspender)

@@ -90,8 +90,8 @@ func TestSet(t *testing.T) {
 	}
 }
 
-// TestBoxes copies a box into GPU memory, across and out again, with other gaps
-// each time, and checks every byte of the last place, gaps too.
+// TestBoxes copies a box into GPU memory, across and out again, with other gaps each time, and
+// checks every byte of the last place, gaps too.
 func TestBoxes(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()

@@ -12,8 +12,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// fakeGPU is a GPU in which every command is done at once, and no kernel does anything. It shows the
-// executor's own cost.
+// fakeGPU is a GPU in which every command is done at once, and no kernel does anything. It shows
+// the executor's own cost.
 type fakeGPU struct{}
 
 func (fakeGPU) Properties() gpu.Properties {
@@ -141,8 +141,8 @@ func (r *rig) launcher(name string, attributes ...abi.Attribute) func() {
 	}
 }
 
-// TestLaunchesAllocateNothing: after the first, neither plain launches nor preemptible ones that are not
-// evicted allocate.
+// TestLaunchesAllocateNothing: after the first, neither plain launches nor preemptible ones that
+// are not evicted allocate.
 func TestLaunchesAllocateNothing(t *testing.T) {
 	for _, c := range []struct {
 		name       string

@@ -39,8 +39,9 @@ func (c *watchedChannel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 	return c.Channel.CopyOut(dst, src)
 }
 
-// TestReadbackIsBehindTheKernel: what a kernel that is told to leave leaves is read behind it on its own
-// channel. Nothing is read on another channel, for which the context would need the GPU once more.
+// TestReadbackIsBehindTheKernel: what a kernel that is told to leave leaves is read behind it on
+// its own channel. Nothing is read on another channel, for which the context would need the GPU
+// once more.
 func TestReadbackIsBehindTheKernel(t *testing.T) {
 	for _, k := range kernels {
 		t.Run(k.Form.String(), func(t *testing.T) {
@@ -65,8 +66,8 @@ func TestReadbackIsBehindTheKernel(t *testing.T) {
 			if evictions == 0 {
 				t.Fatal("it never left")
 			}
-			// A persistent kernel leaves no record. What the last run has done, which was not
-			// told to leave, is read on another channel.
+			// A persistent kernel leaves no record. What the last run has done, which was not told
+			// to leave, is read on another channel.
 			again, own := "launch read read ", w.channels[0].ops
 			if k.Form == abi.PreemptPersistent {
 				again = "launch read "

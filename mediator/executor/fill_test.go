@@ -88,8 +88,8 @@ var fillers = map[string]func(g *guestEnd, n uint64){
 	},
 }
 
-// TestFillsAreWork: a fill takes the GPU's compute engine like a launch. The page says so, and since
-// when, until it is done, and then when it was.
+// TestFillsAreWork: a fill takes the GPU's compute engine like a launch. The page says so, and
+// since when, until it is done, and then when it was.
 func TestFillsAreWork(t *testing.T) {
 	for name, fill := range fillers {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +127,8 @@ func TestFillsAreWork(t *testing.T) {
 	}
 }
 
-// TestFillsWait: all channels together have as many long fills on the GPU as long launches, and short
-// ones of about a millisecond.
+// TestFillsWait: all channels together have as many long fills on the GPU as long launches, and
+// short ones of about a millisecond.
 func TestFillsWait(t *testing.T) {
 	for name, fill := range fillers {
 		t.Run(name, func(t *testing.T) {
@@ -183,8 +183,8 @@ func TestFillsOfManyRows(t *testing.T) {
 	}
 }
 
-// TestShortFillsAreNotHeldBack: short fills, and copies from and to the host, take no launch's room, and
-// wait for none.
+// TestShortFillsAreNotHeldBack: short fills, and copies from and to the host, take no launch's
+// room, and wait for none.
 func TestShortFillsAreNotHeldBack(t *testing.T) {
 	r, let := newSlowRig(t)
 	a, b := r.open(), r.open()
@@ -218,8 +218,8 @@ func TestShortFillsAreNotHeldBack(t *testing.T) {
 	}
 }
 
-// TestFillsOfOtherModes: where the daemon decides about launches one long fill is on the GPU at a time,
-// and short ones as always.
+// TestFillsOfOtherModes: where the daemon decides about launches one long fill is on the GPU at a
+// time, and short ones as always.
 func TestFillsOfOtherModes(t *testing.T) {
 	r, _ := newSlowRig(t)
 	r.byKernel()

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// FuzzEntries puts any bytes into a ring and sets any put pointer. The executor answers every command or
-// ends the channel, and another channel of the context goes on.
+// FuzzEntries puts any bytes into a ring and sets any put pointer. The executor answers every
+// command or ends the channel, and another channel of the context goes on.
 func FuzzEntries(f *testing.F) {
 	var e abi.Entry
 	for i := range abi.Commands {

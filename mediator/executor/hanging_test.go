@@ -28,7 +28,8 @@ func (d hangingDevice) NewContext(ctx context.Context, o gpu.ContextOptions) (gp
 
 func (c hangingContext) Hung() <-chan struct{} { return c.hung }
 
-// TestHangingKernel: vm is told of the time limit, and then the process ends, and the kernel with it.
+// TestHangingKernel: vm is told of the time limit, and then the process ends, and the kernel with
+// it.
 func TestHangingKernel(t *testing.T) {
 	hung := make(chan struct{})
 	vm, ended := serve(t, ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels)}, func(context.Context, ipc.GPU) (gpu.Device, error) {

@@ -24,8 +24,8 @@ const (
 	sharedBytes  = 4 << 20
 )
 
-// rig is an executor on a soft GPU of its own, with the guest's ends of its channels. It runs only when
-// the test steps it.
+// rig is an executor on a soft GPU of its own, with the guest's ends of its channels. It runs only
+// when the test steps it.
 type rig struct {
 	t        testing.TB
 	x        *Executor

@@ -48,9 +48,9 @@ func register(c gpu.Context, mem []byte, log *slog.Logger) *hostMemory {
 	return s
 }
 
-// close closes the context, which ends the copies under way, and then unregisters mem, so that it can
-// be unmapped. In the other order, unregistering would wait for the copies and the kernels before
-// them.
+// close closes the context, which ends the copies under way, and then unregisters mem, so that it
+// can be unmapped. In the other order, unregistering would wait for the copies and the kernels
+// before them.
 func (s *hostMemory) close(c gpu.Context) error {
 	s.registering.Wait()
 	err := c.Close()

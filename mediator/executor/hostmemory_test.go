@@ -77,8 +77,8 @@ func (n *noting) RegisterHost(mem []byte) (func() error, error) {
 	return func() error { return nil }, nil
 }
 
-// A process registers all windows and no ring. It registers nothing if rings may lie among the windows,
-// as with a vm or a guest's driver of an older version.
+// A process registers all windows and no ring. It registers nothing if rings may lie among the
+// windows, as with a vm or a guest's driver of an older version.
 func TestRingsAreNotRegistered(t *testing.T) {
 	header := abi.HeaderBytes(testChannels)
 	for _, c := range []struct{ rings, want int }{
@@ -115,8 +115,8 @@ func TestRingsAreNotRegistered(t *testing.T) {
 	}
 }
 
-// A kernel's time is what the guest is charged while there is a daemon, and the host's time while there
-// is none.
+// A kernel's time is what the guest is charged while there is a daemon, and the host's time while
+// there is none.
 func TestMeter(t *testing.T) {
 	page, err := ipc.NewControlPage()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventfd raises an interrupt in the guest. The VMM holds the same open file, and could make a write
-// block by filling the counter and clearing O_NONBLOCK. So Raise polls for room first; a full
+// eventfd raises an interrupt in the guest. The VMM holds the same open file, and could make a
+// write block by filling the counter and clearing O_NONBLOCK. So Raise polls for room first; a full
 // counter is a raised interrupt.
 type eventfd struct{ f *os.File }
 

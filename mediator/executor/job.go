@@ -12,9 +12,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// job is a launch that is more than one command on the GPU: it waits for its turn, or its kernel
-// is preemptible and is put on the GPU as often as it takes. Later commands of its channel wait
-// until it is over, since a relaunch comes before them.
+// job is a launch that is more than one command on the GPU: it waits for its turn, or its kernel is
+// preemptible and is put on the GPU as often as it takes. Later commands of its channel wait until
+// it is over, since a relaunch comes before them.
 //
 // One other preemptible launch may be on the GPU behind it, so that the GPU need not wait for the
 // executor between the two. When the first is told to leave, the second is told before it. Its
@@ -124,8 +124,8 @@ func (ch *channel) newJob(p *pending, f *function, a *attributes, urgency int) e
 	return nil
 }
 
-// holdsBack reports whether a later command of the channel waits for the job. A copy behind a
-// plain kernel on the GPU need not: it comes behind the kernel there.
+// holdsBack reports whether a later command of the channel waits for the job. A copy behind a plain
+// kernel on the GPU need not: it comes behind the kernel there.
 func (j *job) holdsBack(op abi.Opcode) bool {
 	if op == abi.OpLaunch {
 		return j.ch.second != nil || !j.letsNextGo() // it may be another preemptible launch
@@ -334,8 +334,8 @@ func (j *job) left() bool {
 		x.fail(gpu.ErrTimeLimit)
 		j.finish(x.status)
 	case !j.run.evicted && j.form.EarlyExit() && j.relaunch.Whole():
-		// Most launches end here, without copies that take as long as a short kernel. A
-		// persistent kernel's own count is read, which may be less than its end suggests.
+		// Most launches end here, without copies that take as long as a short kernel. A persistent
+		// kernel's own count is read, which may be less than its end suggests.
 		j.wipeControl()
 		j.finish(abi.StatusOK)
 	default:

@@ -9,9 +9,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// launchWaits reports whether a launch waits because enough of the context's work is on the GPU, which
-// a suspension can't take back. The work of the guest's other contexts is considered when the launch
-// is about to go.
+// launchWaits reports whether a launch waits because enough of the context's work is on the GPU,
+// which a suspension can't take back. The work of the guest's other contexts is considered when the
+// launch is about to go.
 func launchWaits(c *command) bool {
 	x := c.ch.x
 	if x.o.Page.Mode() != ipc.ModeFree {

@@ -16,8 +16,8 @@ func (g *guestEnd) spin(fn uint64, n int, turns uint64) {
 	}
 }
 
-// A guest that closes a channel with launches on the GPU is charged for them, and no other channel waits
-// for them for ever.
+// A guest that closes a channel with launches on the GPU is charged for them, and no other channel
+// waits for them for ever.
 func TestClosedChannelIsAccountedToItsEnd(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -53,7 +53,8 @@ func TestClosedChannelIsAccountedToItsEnd(t *testing.T) {
 	r.stepUntil("the channel is let go", func() bool { return len(r.x.draining) == 0 })
 }
 
-// A channel that broke the rules of its rings does not keep the context's other channels from the GPU.
+// A channel that broke the rules of its rings does not keep the context's other channels from the
+// GPU.
 func TestDeadChannelLetsGoOfItsLaunches(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -69,8 +70,8 @@ func TestDeadChannelLetsGoOfItsLaunches(t *testing.T) {
 	}
 }
 
-// A guest that reads no completions does not count as busy for ever, and is asked for room even if a
-// launch waits for it.
+// A guest that reads no completions does not count as busy for ever, and is asked for room even if
+// a launch waits for it.
 func TestUnreadCompletions(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()

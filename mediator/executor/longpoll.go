@@ -6,15 +6,15 @@ import (
 )
 
 // longPoll decides for how long the executor of an urgent guest polls before it sleeps. The time
-// adapts as KVM's polling for halted processors does
-// (Documentation/virt/kvm/halt-polling.rst): it doubles after a wait that outlasted it but
-// not the limit, and is halved after a wait that outlasted the limit. Unlike KVM's, it is
-// nothing unless at least half of the last waits ended within the limit, so a guest whose
-// launches are further apart has its executor sleep at once. It is pure.
+// adapts as KVM's polling for halted processors does (Documentation/virt/kvm/halt-polling.rst): it
+// doubles after a wait that outlasted it but not the limit, and is halved after a wait that
+// outlasted the limit. Unlike KVM's, it is nothing unless at least half of the last waits ended
+// within the limit, so a guest whose launches are further apart has its executor sleep at once. It
+// is pure.
 type longPoll struct {
 	window time.Duration
-	// recent has a bit for each of the last eight waits, the newest lowest: whether it ended
-	// within the limit.
+	// recent has a bit for each of the last eight waits, the newest lowest: whether it ended within
+	// the limit.
 	recent uint8
 }
 
@@ -46,8 +46,8 @@ func (l *longPoll) length(limit time.Duration) time.Duration {
 	return max(min(l.window, limit), 0)
 }
 
-// pollLimit returns the limit for the wait that begins at now: what the daemon allows the
-// guest, divided among its executors. A daemon that is silent allows nothing.
+// pollLimit returns the limit for the wait that begins at now: what the daemon allows the guest,
+// divided among its executors. A daemon that is silent allows nothing.
 func (x *Executor) pollLimit(now time.Duration) time.Duration {
 	p := x.o.Page
 	limit := p.PollLimit()

@@ -64,8 +64,8 @@ func TestLongPoll(t *testing.T) {
 	}
 }
 
-// TestLongPollPays: no wait is polled for more than the limit, and at most two waits are polled in vain
-// for each that ended within the limit.
+// TestLongPollPays: no wait is polled for more than the limit, and at most two waits are polled in
+// vain for each that ended within the limit.
 func TestLongPollPays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := time.Duration(rapid.Int64Range(0, int64(20*time.Millisecond)).Draw(t, "limit"))
@@ -91,8 +91,8 @@ func TestLongPollPays(t *testing.T) {
 	})
 }
 
-// restful is a guest that sends a command some time after each was carried out, in simulated time that
-// passes while its executor polls or sleeps.
+// restful is a guest that sends a command some time after each was carried out, in simulated time
+// that passes while its executor polls or sleeps.
 type restful struct {
 	mu    sync.Mutex
 	r     *rig
@@ -153,9 +153,9 @@ func (p *restful) runs(n int) uint64 {
 	return slot.Counters().Wakeups - began
 }
 
-// TestLaunchAfterAPause: the executor of an urgent guest, which the daemon lets poll, is awake after
-// pauses of 1 to 5 ms; another's sleeps in each. If pauses are longer, or other threads want the
-// processor, the urgent guest's sleeps, too.
+// TestLaunchAfterAPause: the executor of an urgent guest, which the daemon lets poll, is awake
+// after pauses of 1 to 5 ms; another's sleeps in each. If pauses are longer, or other threads want
+// the processor, the urgent guest's sleeps, too.
 func TestLaunchAfterAPause(t *testing.T) {
 	const launches, short = 200, 20 * time.Microsecond
 	for name, c := range map[string]struct {
@@ -182,8 +182,8 @@ func TestLaunchAfterAPause(t *testing.T) {
 	}
 }
 
-// TestPollLimit: a guest's executors share the daemon's limit. A silent daemon allows nothing, and an
-// executor without a channel polls nothing.
+// TestPollLimit: a guest's executors share the daemon's limit. A silent daemon allows nothing, and
+// an executor without a channel polls nothing.
 func TestPollLimit(t *testing.T) {
 	const limit, now = 4 * time.Millisecond, time.Second
 	r := newRig(t, gpu.ContextOptions{})

@@ -8,13 +8,15 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// minShareDivisor is the least fraction of the time, as a divisor, that a kernel counts as having used
-// the GPU, whatever the bill says. It bounds how long an endless kernel runs if nothing is charged.
+// minShareDivisor is the least fraction of the time, as a divisor, that a kernel counts as having
+// used the GPU, whatever the bill says. It bounds how long an endless kernel runs if nothing is
+// charged.
 const minShareDivisor = 32
 
-// meter is the clock of a kernel's time limit on a GPU whose timestamps include other contexts' time. It
-// advances by what the daemon charges the guest, which includes the kernel's own time. While there is
-// no daemon, and so no suspension, it advances by the host's time. It is safe for concurrent use.
+// meter is the clock of a kernel's time limit on a GPU whose timestamps include other contexts'
+// time. It advances by what the daemon charges the guest, which includes the kernel's own time.
+// While there is no daemon, and so no suspension, it advances by the host's time. It is safe for
+// concurrent use.
 type meter struct {
 	page  *ipc.ControlPage
 	clock clock.Clock

@@ -42,8 +42,8 @@ func (m *module) kernelHash(name string) uint64 {
 	return binary.LittleEndian.Uint64(h[:])
 }
 
-// ran updates the mean by a launch that took d. A longer launch replaces the mean at once, since too
-// much on the GPU can't be taken back; a shorter one lowers it gradually.
+// ran updates the mean by a launch that took d. A longer launch replaces the mean at once, since
+// too much on the GPU can't be taken back; a shorter one lowers it gradually.
 func (f *function) ran(d time.Duration) {
 	f.mean = max(d, f.mean+(d-f.mean)/8)
 }
@@ -54,8 +54,8 @@ func (f *function) expected() (d time.Duration, known bool) {
 	return max(f.mean, f.hint), f.mean > 0
 }
 
-// moduleLoad loads a module. Its log has a line for the guest about what is wrong with the image or, if
-// it is loaded, about each kernel that can't be launched.
+// moduleLoad loads a module. Its log has a line for the guest about what is wrong with the image
+// or, if it is loaded, about each kernel that can't be launched.
 func moduleLoad(c *command, p *pending) error {
 	x := c.ch.x
 	m, err := abi.DecodeModule(c.entry)
@@ -103,8 +103,8 @@ func moduleLoad(c *command, p *pending) error {
 	return nil
 }
 
-// copyLines writes a line for each error to b, as long as there is room for whole lines, and returns
-// the number of bytes.
+// copyLines writes a line for each error to b, as long as there is room for whole lines, and
+// returns the number of bytes.
 func copyLines(b []byte, all []error) (n int) {
 	for _, err := range all {
 		if line := guestText(err) + "\n"; len(line) <= len(b)-n {

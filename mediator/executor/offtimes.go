@@ -9,8 +9,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// offTimes are the intervals in which the daemon or the executor had the context's channels off the GPU,
-// if need be in mid-kernel. They don't count as time that a launch used.
+// offTimes are the intervals in which the daemon or the executor had the context's channels off the
+// GPU, if need be in mid-kernel. They don't count as time that a launch used.
 type offTimes struct {
 	off       bool
 	intervals []interval // ascending; the last has no end yet while off is set
@@ -18,12 +18,12 @@ type offTimes struct {
 
 type interval struct{ from, to time.Duration }
 
-// maxOffTimes bounds the number of intervals that are kept while launches are on the GPU all the time:
-// those of a kernel that runs for half a minute in the shortest duty cycle.
+// maxOffTimes bounds the number of intervals that are kept while launches are on the GPU all the
+// time: those of a kernel that runs for half a minute in the shortest duty cycle.
 const maxOffTimes = 4096
 
-// set starts or ends an interval at now. Earlier intervals are needed only while launches are on the GPU
-// that started before them.
+// set starts or ends an interval at now. Earlier intervals are needed only while launches are on
+// the GPU that started before them.
 func (a *offTimes) set(off bool, now time.Duration, launches int) {
 	switch a.off = off; {
 	case !off:
@@ -74,8 +74,8 @@ func (x *Executor) updateOffTimes() {
 	}
 }
 
-// gpuTime returns how much of the time from start to end, on the GPU's clock, a launch was on the GPU,
-// and how much of that the guest was suspended.
+// gpuTime returns how much of the time from start to end, on the GPU's clock, a launch was on the
+// GPU, and how much of that the guest was suspended.
 func (x *Executor) gpuTime(start, end time.Duration) (t, late time.Duration) {
 	from, to := x.suspension.within(start, end)
 	return max(end-start-x.offGPU.overlap(start, end), 0), max(to-from-x.offGPU.overlap(from, to), 0)
@@ -89,10 +89,10 @@ const (
 	enableGrace = ipc.SuspensionLimit / 2
 )
 
-// selfEnabler enables the executor's own context if the daemon does not, because it is gone or its calls
-// of the driver fail. The driver counts disables of all processes, and keeps the count when they end.
-// So the selfEnabler undoes a disable that the page records just once, and nothing else. It also
-// restores the driver's time slice if the daemon is gone.
+// selfEnabler enables the executor's own context if the daemon does not, because it is gone or its
+// calls of the driver fail. The driver counts disables of all processes, and keeps the count when
+// they end. So the selfEnabler undoes a disable that the page records just once, and nothing else.
+// It also restores the driver's time slice if the daemon is gone.
 type selfEnabler struct {
 	x             *Executor
 	driver        gpu.Suspender
@@ -101,8 +101,8 @@ type selfEnabler struct {
 	sliceRestored bool          // the time slice was given back since the daemon was there
 }
 
-// enableSelf runs a selfEnabler until ctx ends. It is apart from Run, which may be waiting in the driver
-// for the GPU that the context is off.
+// enableSelf runs a selfEnabler until ctx ends. It is apart from Run, which may be waiting in the
+// driver for the GPU that the context is off.
 func (x *Executor) enableSelf(ctx context.Context) {
 	k := selfEnabler{x: x}
 	var ok bool
@@ -167,8 +167,8 @@ func (x *Executor) enable(driver gpu.Suspender) bool {
 	return true
 }
 
-// enableAtEnd enables a context that is about to be closed. Otherwise what waits for its kernels would
-// wait for ever.
+// enableAtEnd enables a context that is about to be closed. Otherwise what waits for its kernels
+// would wait for ever.
 func (x *Executor) enableAtEnd() {
 	driver, ok := x.o.Device.(gpu.Suspender)
 	if !ok {

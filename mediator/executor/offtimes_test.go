@@ -47,8 +47,8 @@ func TestAbsences(t *testing.T) {
 	check("many times", [3]time.Duration{end - 100, end, 50})
 }
 
-// TestOffTimesDoNotCount: the time in which the daemon has a context off the GPU does not count as used
-// by its launches, or as used while suspended.
+// TestOffTimesDoNotCount: the time in which the daemon has a context off the GPU does not count as
+// used by its launches, or as used while suspended.
 func TestOffTimesDoNotCount(t *testing.T) {
 	x := &Executor{}
 	x.suspension.set(true, 1000)
@@ -63,8 +63,8 @@ func TestOffTimesDoNotCount(t *testing.T) {
 	}
 }
 
-// nested is a driver that counts the disables of all callers together, as hardware does, and never below
-// zero.
+// nested is a driver that counts the disables of all callers together, as hardware does, and never
+// below zero.
 type nested struct {
 	fakeGPU
 	count, calls int
@@ -80,8 +80,8 @@ func (n *nested) Resume(gpu.Context) error {
 	return n.err
 }
 
-// TestSelfEnabler: an executor enables its context once if the daemon that disabled it has been silent for
-// SuspensionLimit, and never while the daemon wants it disabled.
+// TestSelfEnabler: an executor enables its context once if the daemon that disabled it has been
+// silent for SuspensionLimit, and never while the daemon wants it disabled.
 func TestSelfEnabler(t *testing.T) {
 	type at struct {
 		now, beat time.Duration
@@ -144,7 +144,8 @@ func (s *slicing) SetTimeslice(_ gpu.Context, d time.Duration) error {
 	return s.err
 }
 
-// TestSelfEnablerSlices: the driver's time slice is restored, once, if the daemon that set another is gone.
+// TestSelfEnablerSlices: the driver's time slice is restored, once, if the daemon that set another
+// is gone.
 func TestSelfEnablerSlices(t *testing.T) {
 	const s = time.Second
 	for name, c := range map[string]struct {
@@ -179,8 +180,8 @@ func TestSelfEnablerSlices(t *testing.T) {
 	}
 }
 
-// TestEndOfADisabledContext: a context is enabled before it is closed, since what it has on the GPU would
-// never end. One that its executor has off the GPU, too, is disabled twice.
+// TestEndOfADisabledContext: a context is enabled before it is closed, since what it has on the GPU
+// would never end. One that its executor has off the GPU, too, is disabled twice.
 func TestEndOfADisabledContext(t *testing.T) {
 	r := newFakeRig(t)
 	driver := &nested{count: 2}
@@ -198,8 +199,8 @@ func TestEndOfADisabledContext(t *testing.T) {
 	}
 }
 
-// TestNoEvictionDeadlineWhileDisabled: a kernel can't leave while its context is off the GPU, so its
-// eviction deadline moves.
+// TestNoEvictionDeadlineWhileDisabled: a kernel can't leave while its context is off the GPU, so
+// its eviction deadline moves.
 func TestNoEvictionDeadlineWhileDisabled(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -246,8 +247,8 @@ func TestPausingContextIsTold(t *testing.T) {
 	}
 }
 
-// TestTimeAfterSelfEnabler: a context that its own executor has enabled is on the GPU, whatever the page
-// still says, and its kernels' time counts.
+// TestTimeAfterSelfEnabler: a context that its own executor has enabled is on the GPU, whatever the
+// page still says, and its kernels' time counts.
 func TestTimeAfterSelfEnabler(t *testing.T) {
 	r := newFakeRig(t)
 	p := &pausing{}
@@ -299,8 +300,8 @@ func (d *handledGPU) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.
 	return &handled{c, d.files, d.err}, err
 }
 
-// TestHandlesAreHandedOver: a vm that takes handles gets them after the context is ready, and the executor
-// keeps no copy.
+// TestHandlesAreHandedOver: a vm that takes handles gets them after the context is ready, and the
+// executor keeps no copy.
 func TestHandlesAreHandedOver(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes bool

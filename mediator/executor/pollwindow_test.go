@@ -2,8 +2,8 @@ package executor
 
 import "testing"
 
-// The window is whole while waits are short, and next to nothing when the last three were long. It is
-// tried now and then all the same, and is whole again with short waits.
+// The window is whole while waits are short, and next to nothing when the last three were long. It
+// is tried now and then all the same, and is whole again with short waits.
 func TestPollWindow(t *testing.T) {
 	const short, long = PollWindow, PollWindow + 1
 	var w pollWindow

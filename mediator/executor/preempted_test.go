@@ -14,8 +14,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// standing is a context whose channels, also those for copies, all stand still while its executor has it
-// off the GPU. It records the calls meanwhile for which a driver would wait.
+// standing is a context whose channels, also those for copies, all stand still while its executor
+// has it off the GPU. It records the calls meanwhile for which a driver would wait.
 type standing struct {
 	gpu.Context
 	x     *Executor
@@ -132,8 +132,8 @@ func (r *rig) state(launch uint64) (state slotstate.State) {
 	return state
 }
 
-// preempt runs an unresponsive kernel of g's, under a policy about launches, until its context is off the
-// GPU.
+// preempt runs an unresponsive kernel of g's, under a policy about launches, until its context is
+// off the GPU.
 func (r *rig) preempt(g *guestEnd, sim *clock.Sim) {
 	r.t.Helper()
 	fn := g.load(testdata(r.t, "unresponsive"), "unresponsive")
@@ -156,8 +156,8 @@ func (r *rig) preempt(g *guestEnd, sim *clock.Sim) {
 	}
 }
 
-// TestTurnBesideAPreemptedJob: a launch whose turn has come, and which needs a list, finds its context on
-// the GPU.
+// TestTurnBesideAPreemptedJob: a launch whose turn has come, and which needs a list, finds its
+// context on the GPU.
 func TestTurnBesideAPreemptedJob(t *testing.T) {
 	r, c := newStandingRig(t)
 	a, b := r.open(), r.open()
@@ -188,8 +188,8 @@ func TestTurnBesideAPreemptedJob(t *testing.T) {
 	counted.check()
 }
 
-// TestPreemptedContextIsReadFrom: a job that waits, or is about to wait, for a copy puts its context back
-// if another job has it off the GPU.
+// TestPreemptedContextIsReadFrom: a job that waits, or is about to wait, for a copy puts its
+// context back if another job has it off the GPU.
 func TestPreemptedContextIsReadFrom(t *testing.T) {
 	for state, want := range map[jobState]bool{waiting: false, preparing: true, readingControl: true, readingSkipped: true} {
 		r := newFakeRig(t)
@@ -212,8 +212,8 @@ func TestPreemptedContextIsReadFrom(t *testing.T) {
 	}
 }
 
-// TestCommandsWhilePreempted: a command whose driver call may wait for the GPU waits until the context is
-// back there.
+// TestCommandsWhilePreempted: a command whose driver call may wait for the GPU waits until the
+// context is back there.
 func TestCommandsWhilePreempted(t *testing.T) {
 	const out = staging + 1<<20
 	image := abi.Module{Image: abi.Window{Offset: staging, Size: uint64(len(incPTX))}}
@@ -256,8 +256,8 @@ func TestCommandsWhilePreempted(t *testing.T) {
 	}
 }
 
-// TestMemoryIsFreedLater: the executor does not wait in the driver for a launch's memory to be zero, which
-// it never is while its context is off the GPU.
+// TestMemoryIsFreedLater: the executor does not wait in the driver for a launch's memory to be
+// zero, which it never is while its context is off the GPU.
 func TestMemoryIsFreedLater(t *testing.T) {
 	r, let := newSlowRig(t)
 	r.open()

@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An executor needs little processor time but needs it at once: while it waits for a processor the GPU
-// idles. So its threads have a higher priority than what else the host computes, and short slices:
-// since Linux 6.12 a thread with a shorter slice than the running one preempts it on waking, where it
-// would otherwise wait for up to 3 ms. They have no real-time priority, since a guest decides how busy
-// they are, and lose the higher one while they are busy without the GPU: see boost.
+// An executor needs little processor time but needs it at once: while it waits for a processor the
+// GPU idles. So its threads have a higher priority than what else the host computes, and short
+// slices: since Linux 6.12 a thread with a shorter slice than the running one preempts it on
+// waking, where it would otherwise wait for up to 3 ms. They have no real-time priority, since a
+// guest decides how busy they are, and lose the higher one while they are busy without the GPU: see
+// boost.
 const (
 	niceness = -15
 	cpuSlice = 100 * time.Microsecond // the shortest there is
@@ -46,10 +47,10 @@ func schedule(nice int32, slice time.Duration) error {
 }
 
 // ShortSlices gives this process's threads, and so its future ones, short slices at their present
-// niceness. A guest's process passes doorbells on, so a launch waits for it. Without a short slice it
-// may have to wait for the slice of the thread that runs on its processor, 2.8 ms on a host with eight
-// processors or more. It gets no more processor time by that, however many registers its guest writes,
-// and needs no permission for it.
+// niceness. A guest's process passes doorbells on, so a launch waits for it. Without a short slice
+// it may have to wait for the slice of the thread that runs on its processor, 2.8 ms on a host with
+// eight processors or more. It gets no more processor time by that, however many registers its
+// guest writes, and needs no permission for it.
 func ShortSlices() error {
 	err := eachThread(func(tid int) error {
 		attr, err := unix.SchedGetAttr(tid, 0)
@@ -65,7 +66,8 @@ func ShortSlices() error {
 	return nil
 }
 
-// avoidCPU keeps this process's threads off a processor, unless it is the only one that they may use.
+// avoidCPU keeps this process's threads off a processor, unless it is the only one that they may
+// use.
 func avoidCPU(cpu int) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {

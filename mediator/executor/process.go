@@ -23,13 +23,14 @@ import (
 // Opener opens the GPU that a setup names.
 type Opener func(ctx context.Context, g ipc.GPU) (gpu.Device, error)
 
-// Serve runs the process of one guest context. It receives its setup over conn, creates the context, and
-// carries out commands until the other end of conn closes or ctx ends. It takes conn over. If the
-// context can't be created Serve reports the reason to the other end, and returns no error.
+// Serve runs the process of one guest context. It receives its setup over conn, creates the
+// context, and carries out commands until the other end of conn closes or ctx ends. It takes conn
+// over. If the context can't be created Serve reports the reason to the other end, and returns no
+// error.
 //
 // A guest can start and end executors, and have their contexts and channels fail, as often as it
-// likes. So the process logs that at level Debug only. vm is told of all of it, and limits the log of
-// all of the guest's processes.
+// likes. So the process logs that at level Debug only. vm is told of all of it, and limits the log
+// of all of the guest's processes.
 func Serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) error {
 	return process{clock.Real{}, watchdog{clock.Real{}, os.Exit}}.serve(ctx, conn, open, log)
 }
@@ -276,8 +277,8 @@ func faultReport(conn *ipc.Conn, log *slog.Logger) func(ipc.Fault) {
 	return func(f ipc.Fault) { once.Do(func() { report(conn, log, ipc.KindFault, f) }) }
 }
 
-// failWhenLost ends the context when the GPU is gone, even if it is idle: the guest should learn of it
-// before it submits more.
+// failWhenLost ends the context when the GPU is gone, even if it is idle: the guest should learn of
+// it before it submits more.
 func (x *Executor) failWhenLost(ctx context.Context, l gpu.Losable) {
 	select {
 	case <-ctx.Done():
@@ -286,8 +287,8 @@ func (x *Executor) failWhenLost(ctx context.Context, l gpu.Losable) {
 	}
 }
 
-// endWhenHung ends the process, by end, when a kernel hangs that nothing else stops. The guest is told
-// first. If Run does not get to that, a [watchdog] does.
+// endWhenHung ends the process, by end, when a kernel hangs that nothing else stops. The guest is
+// told first. If Run does not get to that, a [watchdog] does.
 func (x *Executor) endWhenHung(ctx context.Context, hung <-chan struct{}, end func()) {
 	select {
 	case <-ctx.Done():

@@ -18,8 +18,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// serve runs an executor's process, and returns vm's end of its connection and the error with which it
-// ended.
+// serve runs an executor's process, and returns vm's end of its connection and the error with which
+// it ended.
 func serve(t *testing.T, s ipc.Setup, open Opener) (vm *ipc.Conn, ended <-chan error) {
 	t.Helper()
 	exit := func(code int) { t.Errorf("the process ends itself with %d", code) }

@@ -48,8 +48,8 @@ func (c *readingChannel) Done() gpu.Fence {
 	return done
 }
 
-// TestStoppedBeforeReadback: a kernel has left the GPU at the end of its last block, however long it then
-// takes to read what it left undone.
+// TestStoppedBeforeReadback: a kernel has left the GPU at the end of its last block, however long
+// it then takes to read what it left undone.
 func TestStoppedBeforeReadback(t *testing.T) {
 	slow := new(slowReads)
 	r := newRigIn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, gpu.ContextOptions{}, func(c gpu.Context) gpu.Context {
@@ -85,7 +85,8 @@ func TestStoppedBeforeReadback(t *testing.T) {
 	c.check()
 }
 
-// TestWindowIsReadWithoutCopies: what a persistent kernel left is loaded from the window, without a copy.
+// TestWindowIsReadWithoutCopies: what a persistent kernel left is loaded from the window, without a
+// copy.
 func TestWindowIsReadWithoutCopies(t *testing.T) {
 	r, w := newWindowedRig(t, 4)
 	g := r.open()

@@ -7,19 +7,19 @@ import (
 	"vgpud/gpu"
 )
 
-// Memory that a guest has freed is still the guest's while earlier commands on the GPU may use it. A
-// command that finds no room because of it waits, as CUDA's call to free it would have waited.
+// Memory that a guest has freed is still the guest's while earlier commands on the GPU may use it.
+// A command that finds no room because of it waits, as CUDA's call to free it would have waited.
 
-// refusal is an allocation for which there was no memory while the GPU still held freed memory. While
-// nothing has changed there is little point in trying again.
+// refusal is an allocation for which there was no memory while the GPU still held freed memory.
+// While nothing has changed there is little point in trying again.
 type refusal struct {
 	size, freed uint64        // what was asked for, and the freed memory then; 0: nothing was refused
 	retryAt     time.Duration // when to try again all the same
 }
 
-// The time until the next attempt: another context of the guest may have freed memory, or other memory
-// of the same size may have been freed. An attempt that takes long, such as to load a module that is
-// compiled first, takes at most a fifth of the time.
+// The time until the next attempt: another context of the guest may have freed memory, or other
+// memory of the same size may have been freed. An attempt that takes long, such as to load a module
+// that is compiled first, takes at most a fifth of the time.
 const (
 	retryAfter  = 5 * time.Millisecond
 	retryFactor = 4
@@ -32,8 +32,8 @@ type attempt struct {
 	began       time.Duration
 }
 
-// attempt begins an attempt to allocate about size bytes. The error is errWaits if that was refused a
-// short time ago.
+// attempt begins an attempt to allocate about size bytes. The error is errWaits if that was refused
+// a short time ago.
 func (x *Executor) attempt(r *refusal, size uint64) (attempt, error) {
 	a := attempt{refusal: r, size: size}
 	if lazy, ok := x.o.Context.(gpu.Lazy); ok {
@@ -49,8 +49,8 @@ func (x *Executor) attempt(r *refusal, size uint64) (attempt, error) {
 	return a, nil
 }
 
-// attempted ends an attempt. It returns err, or errWaits if there may be room when the GPU no longer
-// holds freed memory.
+// attempted ends an attempt. It returns err, or errWaits if there may be room when the GPU no
+// longer holds freed memory.
 func (x *Executor) attempted(a attempt, err error) error {
 	*a.refusal = refusal{}
 	if a.freed == 0 || !errors.Is(err, gpu.ErrMemoryLimit) && !errors.Is(err, gpu.ErrOutOfMemory) {

@@ -20,8 +20,8 @@ func (g *guestEnd) waits() bool {
 	return n == 0
 }
 
-// TestAllocationWaitsForFreedMemory: an allocation waits for memory that the guest has freed and that is
-// still in use, unless that would not be enough.
+// TestAllocationWaitsForFreedMemory: an allocation waits for memory that the guest has freed and
+// that is still in use, unless that would not be enough.
 func TestAllocationWaitsForFreedMemory(t *testing.T) {
 	r, c, _ := newLazyRig(t)
 	c.limit, c.owed = giga, giga
@@ -47,8 +47,8 @@ func TestAllocationWaitsForFreedMemory(t *testing.T) {
 	}
 }
 
-// TestRoomIsFound: new room is found though as much freed memory as before is in use: at once if the
-// executor itself freed memory, else soon.
+// TestRoomIsFound: new room is found though as much freed memory as before is in use: at once if
+// the executor itself freed memory, else soon.
 func TestRoomIsFound(t *testing.T) {
 	for name, c := range map[string]struct {
 		command func(mem, module uint64) (abi.Opcode, payload) // nil: time passes
@@ -106,7 +106,8 @@ func TestNeverEnough(t *testing.T) {
 	}
 }
 
-// TestLaunchWaitsForFreedMemory: a preemptible launch waits for freed memory, too, and is counted once.
+// TestLaunchWaitsForFreedMemory: a preemptible launch waits for freed memory, too, and is counted
+// once.
 func TestLaunchWaitsForFreedMemory(t *testing.T) {
 	r, c, let := newLazyRig(t)
 	g := r.open()

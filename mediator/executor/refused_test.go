@@ -22,8 +22,8 @@ const samplePTX = incPTX + `
 }
 `
 
-// A module is loaded though the GPU can't execute one of its kernels. The log says which and why. Its
-// launch fails; the channel and the other kernels go on.
+// A module is loaded though the GPU can't execute one of its kernels. The log says which and why.
+// Its launch fails; the channel and the other kernels go on.
 func TestRefusedKernel(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()

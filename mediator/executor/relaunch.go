@@ -18,8 +18,7 @@ const (
 	evictWord  = abi.ControlEvict // in the control block
 	skippedAt  = (abi.ControlBytes + memoryAlign - 1) / memoryAlign * memoryAlign
 	memoryUnit = 4 << 10 // sizes are multiples of it
-	// memoryAlign is the alignment of each part, and no more than that of a device's
-	// allocations.
+	// memoryAlign is the alignment of each part, and no more than that of a device's allocations.
 	memoryAlign = 256
 
 	// maxKeptRecord is how much host memory a job keeps for its next launch, in bytes.
@@ -246,8 +245,8 @@ func (j *job) wipeControl() {
 	m.used = err != nil // then the next launch tries again
 }
 
-// readEarly has what a kernel that was told to leave leaves read as soon as it has left, behind it on
-// its own channel. A control block in the window needs no copy. If it were asked for later, by a
+// readEarly has what a kernel that was told to leave leaves read as soon as it has left, behind it
+// on its own channel. A control block in the window needs no copy. If it were asked for later, by a
 // context without other work while a more urgent guest has the GPU, it would be read when that
 // guest is done; and since the context has work then, the GPU would change back to it first.
 func (j *job) readEarly() {

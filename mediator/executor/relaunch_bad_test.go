@@ -14,8 +14,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestHostileControlBlocks: whatever a kernel writes to its control block, at most its own launch fails,
-// and the next one works.
+// TestHostileControlBlocks: whatever a kernel writes to its control block, at most its own launch
+// fails, and the next one works.
 func TestHostileControlBlocks(t *testing.T) {
 	for _, form := range []abi.Preempt{kernels[0].Preempt, kernels[1].Preempt, kernels[2].Preempt} {
 		t.Run(form.Form.String(), func(t *testing.T) {
@@ -79,8 +79,9 @@ func TestExecutorsMemoryIsNotTheGuests(t *testing.T) {
 	c.check()
 }
 
-// TestMemoryIsChargedToTheGuest: the memory of preemptible launches is taken from the guest's limit, kept
-// from launch to launch, and freed with the channel. Only a launch for which there is none fails.
+// TestMemoryIsChargedToTheGuest: the memory of preemptible launches is taken from the guest's
+// limit, kept from launch to launch, and freed with the channel. Only a launch for which there is
+// none fails.
 func TestMemoryIsChargedToTheGuest(t *testing.T) {
 	page, err := ipc.NewControlPage()
 	if err != nil {
@@ -147,8 +148,8 @@ func TestMemoryIsChargedToTheGuest(t *testing.T) {
 	}
 }
 
-// TestLaunchesOnAnOldPage: under a vm of the version before, whose page has no launch slots, launches don't
-// wait, and preemptible ones run.
+// TestLaunchesOnAnOldPage: under a vm of the version before, whose page has no launch slots,
+// launches don't wait, and preemptible ones run.
 func TestLaunchesOnAnOldPage(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	r.x.o.Page = oldPage(t)

@@ -38,8 +38,8 @@ func (r *rig) bring(g *guestEnd, state slotstate.State) *counting {
 	return c
 }
 
-// TestClosedChannelsLaunch: a channel is closed with a launch in any state; its launch slot and memory are
-// freed.
+// TestClosedChannelsLaunch: a channel is closed with a launch in any state; its launch slot and
+// memory are freed.
 func TestClosedChannelsLaunch(t *testing.T) {
 	for _, state := range []slotstate.State{slotstate.Ready, slotstate.Running, slotstate.ToEvict} {
 		t.Run(state.String(), func(t *testing.T) {
@@ -131,8 +131,8 @@ func TestTimeLimitOfAllRuns(t *testing.T) {
 	for counters().Evictions < 2 && counters().Kernels == 0 {
 		evict()
 	}
-	// Two runs are within the limit, and none has to be as long as it: on a busy machine
-	// some are long, others short.
+	// Two runs are within the limit, and none has to be as long as it: on a busy machine some are
+	// long, others short.
 	limit := counters().GPUTime
 	r.x.o.KernelTimeLimit = limit
 	buf := make([]abi.Completion, 1)
@@ -199,8 +199,8 @@ func TestSleepersHearTheDaemon(t *testing.T) {
 	c.check()
 }
 
-// TestEventBehindAPreemptibleLaunch: an event that is recorded behind a launch is reached when all of the
-// launch is done.
+// TestEventBehindAPreemptibleLaunch: an event that is recorded behind a launch is reached when all
+// of the launch is done.
 func TestEventBehindAPreemptibleLaunch(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()

@@ -39,8 +39,8 @@ func testdata(t testing.TB, file string) string {
 	return string(b)
 }
 
-// counting is an array of words on the GPU, one for each task, that launches change, with the value that
-// they must have.
+// counting is an array of words on the GPU, one for each task, that launches change, with the value
+// that they must have.
 type counting struct {
 	g     *guestEnd
 	mem   uint64
@@ -165,8 +165,8 @@ func testPreemptibleLaunch(t *testing.T, newRig func(testing.TB) *rig) {
 	}
 }
 
-// TestEvictAndGoOn evicts each form again and again, from all SMs and from some. Every task runs once, and
-// the next command of the channel sees all of the launch's work.
+// TestEvictAndGoOn evicts each form again and again, from all SMs and from some. Every task runs
+// once, and the next command of the channel sees all of the launch's work.
 func TestEvictAndGoOn(t *testing.T) { bothWays(t, testEvictAndGoOn) }
 
 func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
@@ -219,8 +219,8 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 	}
 }
 
-// TestSpatialEviction takes a launch off some SMs, gives them back to it, and takes it off all. Where
-// kernels run side by side a second launch on the same counter fills the freed SMs.
+// TestSpatialEviction takes a launch off some SMs, gives them back to it, and takes it off all.
+// Where kernels run side by side a second launch on the same counter fills the freed SMs.
 func TestSpatialEviction(t *testing.T) {
 	for _, mode := range []machine.Mode{machine.CoRun, machine.Exclusive} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -275,8 +275,8 @@ func TestSpatialEviction(t *testing.T) {
 	}
 }
 
-// TestSuspendedGuestsLaunchLeaves: a guest that is suspended and told to leave is off the GPU until it may
-// go on, and the page says that it has work.
+// TestSuspendedGuestsLaunchLeaves: a guest that is suspended and told to leave is off the GPU until
+// it may go on, and the page says that it has work.
 func TestSuspendedGuestsLaunchLeaves(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -345,9 +345,9 @@ func TestPreemptRefusals(t *testing.T) {
 	c.check()
 }
 
-// two returns a rig with two preemptible launches of a channel on the GPU, one behind the other, and a
-// plain one that waits for both. On a busy host the first may have ended by then; then it makes another
-// rig.
+// two returns a rig with two preemptible launches of a channel on the GPU, one behind the other,
+// and a plain one that waits for both. On a busy host the first may have ended by then; then it
+// makes another rig.
 func two(t testing.TB, newRig func(testing.TB) *rig, k kernel) (r *rig, g *guestEnd, c *counting) {
 	t.Helper()
 	for range 20 {
@@ -375,8 +375,8 @@ func (r *rig) two(k kernel) (g *guestEnd, c *counting) {
 	return g, c
 }
 
-// TestTwoOnTheGPU evicts the first of two launches on the GPU, the second, and both. They compute the same
-// as one after the other.
+// TestTwoOnTheGPU evicts the first of two launches on the GPU, the second, and both. They compute
+// the same as one after the other.
 func TestTwoOnTheGPU(t *testing.T) { bothWays(t, testTwoOnTheGPU) }
 
 func testTwoOnTheGPU(t *testing.T, newRig func(testing.TB) *rig) {

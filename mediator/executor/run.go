@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// PollWindow is how long an executor without work polls its rings before it asks for a
-	// doorbell and sleeps: about as long as waking takes.
+	// PollWindow is how long an executor without work polls its rings before it asks for a doorbell
+	// and sleeps: about as long as waking takes.
 	PollWindow = 200 * time.Microsecond
 	// shortWaitWindow is the same while a kernel leaves for an urgent one, and while what it left
 	// is read: waking takes several times as long.
@@ -35,8 +35,8 @@ func (x *Executor) Run(ctx context.Context) error {
 		}
 	}()
 
-	// Waits for the guest and waits for the GPU have windows of their own: a guest may be slow
-	// with its next launch while the GPU is fast with each.
+	// Waits for the guest and waits for the GPU have windows of their own: a guest may be slow with
+	// its next launch while the GPU is fast with each.
 	var forGuest, forGPU pollWindow
 	window := &forGuest
 	var yields yieldLimiter
@@ -80,8 +80,8 @@ func (x *Executor) Run(ctx context.Context) error {
 	return nil
 }
 
-// waitsShortly reports whether a kernel was told to leave all of the GPU, or something short is under
-// way, such as reading what it left.
+// waitsShortly reports whether a kernel was told to leave all of the GPU, or something short is
+// under way, such as reading what it left.
 func (x *Executor) waitsShortly() bool {
 	for _, ch := range x.channels {
 		if ch.job.waitsShortly() || ch.second.waitsShortly() {
@@ -91,15 +91,15 @@ func (x *Executor) waitsShortly() bool {
 	return false
 }
 
-// awaitsUrgentLaunch reports whether no guest's launches go before this guest's, and the daemon asks for
-// busy waiting for its next one.
+// awaitsUrgentLaunch reports whether no guest's launches go before this guest's, and the daemon
+// asks for busy waiting for its next one.
 func (x *Executor) awaitsUrgentLaunch() bool {
 	p := x.o.Page
 	return p.BusyWait() && p.Mode() == ipc.ModeAhead && len(x.channels) > 0
 }
 
-// awaitsEviction reports whether a kernel on the GPU may be told to leave at any time, and the daemon
-// asks for busy waiting for that.
+// awaitsEviction reports whether a kernel on the GPU may be told to leave at any time, and the
+// daemon asks for busy waiting for that.
 func (x *Executor) awaitsEviction() bool {
 	if p := x.o.Page; !p.BusyWait() || p.Mode() != ipc.ModeByKernel {
 		return false
@@ -144,8 +144,8 @@ func (x *Executor) busy() bool {
 	return false
 }
 
-// arm prepares to sleep: every channel asks for a doorbell, and to be woken by what is on the GPU. It
-// reports false if there is work after all.
+// arm prepares to sleep: every channel asks for a doorbell, and to be woken by what is on the GPU.
+// It reports false if there is work after all.
 func (x *Executor) arm(suspended bool) bool {
 	idle := true
 	for _, ch := range x.channels {
@@ -168,10 +168,10 @@ func (ch *channel) ask() {
 	ch.second.awaitFences()
 }
 
-// yieldLimiter keeps an executor from yielding while other threads want its processor. Linux runs all of
-// them before a thread that yields, whatever its priority, which on a busy host takes from tens of
-// milliseconds to seconds. A thread that sleeps instead has its priority when it is woken. So after a
-// long yield the executor does not poll for a while.
+// yieldLimiter keeps an executor from yielding while other threads want its processor. Linux runs
+// all of them before a thread that yields, whatever its priority, which on a busy host takes from
+// tens of milliseconds to seconds. A thread that sleeps instead has its priority when it is woken.
+// So after a long yield the executor does not poll for a while.
 type yieldLimiter struct {
 	until time.Duration // on the executor's clock
 }
@@ -194,10 +194,10 @@ func (l *yieldLimiter) yielded(from, to time.Duration) {
 // blocked reports whether the executor must not yield at now.
 func (l *yieldLimiter) blocked(now time.Duration) bool { return now < l.until }
 
-// pollWindow decides for how long to poll: for the whole window if recent waits mostly ended within it,
-// and for next to no time if they did not, as while a long kernel runs. Even then it polls now and then:
-// sleeping makes waits longer, so they might be short without. If the daemon allows more, longer waits
-// are polled too: see [longPoll].
+// pollWindow decides for how long to poll: for the whole window if recent waits mostly ended within
+// it, and for next to no time if they did not, as while a long kernel runs. Even then it polls now
+// and then: sleeping makes waits longer, so they might be short without. If the daemon allows more,
+// longer waits are polled too: see [longPoll].
 type pollWindow struct {
 	misses int // of the last waits, those that outlasted the window: a score
 	waits  uint

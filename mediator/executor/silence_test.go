@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestSuspensionEndsWithTheDaemon: an executor whose daemon died while the guest was suspended resumes by
-// itself, also while it sleeps.
+// TestSuspensionEndsWithTheDaemon: an executor whose daemon died while the guest was suspended
+// resumes by itself, also while it sleeps.
 func TestSuspensionEndsWithTheDaemon(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	var sim clock.Sim

@@ -36,8 +36,8 @@ var errorStatus = []struct {
 	{gpu.ErrLost, abi.StatusDeviceLost},
 }
 
-// statusOf returns the status of a command that failed with an error of the executor, the decoder or the
-// GPU.
+// statusOf returns the status of a command that failed with an error of the executor, the decoder
+// or the GPU.
 func statusOf(err error) abi.Status {
 	if err == nil {
 		return abi.StatusOK
@@ -71,8 +71,8 @@ func errorCodeOf(s abi.Status) abi.ErrorCode {
 	}
 }
 
-// guestText returns what a guest may read of an error: all of it if the guest caused it, and only its kind
-// if it concerns the host.
+// guestText returns what a guest may read of an error: all of it if the guest caused it, and only
+// its kind if it concerns the host.
 func guestText(err error) string {
 	if f, ok := errors.AsType[*gpu.Fault](err); ok {
 		return f.Error()

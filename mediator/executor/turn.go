@@ -26,8 +26,8 @@ func (j *job) hasTurn() bool {
 	second := j.ch.second
 	free := x.free() || second != nil && second != j && second.slot.State() == slotstate.ToRun
 	if !j.slot.Held() && (!free || j.form != 0) {
-		// In a mode that decides about launches one without a slot waits for one; in another
-		// it just can't be told to leave.
+		// In a mode that decides about launches one without a slot waits for one; in another it
+		// just can't be told to leave.
 		description := j.describe()
 		var ok bool
 		if j.slot, ok = x.o.Page.Claim(x.o.Slot, &description); !ok && !free {
@@ -36,8 +36,8 @@ func (j *job) hasTurn() bool {
 	}
 	switch j.slot.State() {
 	case slotstate.ToRun, slotstate.Running, slotstate.ToEvict:
-		// In the last two it was told to leave some SMs before it started, or that it may
-		// stay after all.
+		// In the last two it was told to leave some SMs before it started, or that it may stay
+		// after all.
 		return true
 	case slotstate.Ready:
 		return (free || j.isMostUrgent()) && !x.suspension.on && j.slot.Grant()
@@ -61,9 +61,9 @@ func (j *job) isMostUrgent() bool {
 	return true
 }
 
-// leavesUnstarted has a job that has its turn and is not on the GPU give the turn up, if it was told
-// to leave all SMs, and reports whether it did. A job that was told to leave some SMs goes to the
-// GPU, and leaves those there.
+// leavesUnstarted has a job that has its turn and is not on the GPU give the turn up, if it was
+// told to leave all SMs, and reports whether it did. A job that was told to leave some SMs goes to
+// the GPU, and leaves those there.
 func (j *job) leavesUnstarted() bool {
 	if j.state != waiting && j.state != preparing && j.state != preempted || j.slot.State() != slotstate.ToEvict {
 		return false

@@ -27,8 +27,8 @@ func (r *rig) byKernel() *clock.Sim {
 	return sim
 }
 
-// TestLaunchesWaitForTheirTurn: where the daemon decides about launches each waits for its turn, plain ones
-// too, in its channel's order and independently of other channels.
+// TestLaunchesWaitForTheirTurn: where the daemon decides about launches each waits for its turn,
+// plain ones too, in its channel's order and independently of other channels.
 func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -89,8 +89,8 @@ func TestLaunchesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// TestTurnIsTakenBack: an executor that is late for a turn waits for the next. A launch that was being
-// started is on the GPU, and its slot says so.
+// TestTurnIsTakenBack: an executor that is late for a turn waits for the next. A launch that was
+// being started is on the GPU, and its slot says so.
 func TestTurnIsTakenBack(t *testing.T) {
 	for _, k := range kernels {
 		t.Run(k.Form.String(), func(t *testing.T) {
@@ -190,7 +190,8 @@ func TestEvictedWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// TestDaemonsDeath: in whatever state the daemon leaves a launch, it runs to its end without the daemon.
+// TestDaemonsDeath: in whatever state the daemon leaves a launch, it runs to its end without the
+// daemon.
 func TestDaemonsDeath(t *testing.T) {
 	for _, state := range []slotstate.State{slotstate.Ready, slotstate.ToRun, slotstate.Running, slotstate.ToEvict} {
 		for _, suspended := range []bool{false, true} {
@@ -296,8 +297,8 @@ func TestPriorities(t *testing.T) {
 	}
 }
 
-// TestSlotsRunOut: a launch for which there is no slot waits for one only where the daemon decides about
-// launches.
+// TestSlotsRunOut: a launch for which there is no slot waits for one only where the daemon decides
+// about launches.
 func TestSlotsRunOut(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -337,7 +338,8 @@ func TestSlotsRunOut(t *testing.T) {
 
 var seeds = flag.Uint64("turns", 4, "how many random daemons TestRandomTurns has")
 
-// TestRandomTurns drives launches of all forms on several channels by a daemon that makes random calls.
+// TestRandomTurns drives launches of all forms on several channels by a daemon that makes random
+// calls.
 func TestRandomTurns(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { randomTurns(t, seed) })
@@ -427,8 +429,8 @@ func randomTurns(t *testing.T, seed uint64) {
 	}
 }
 
-// TestSecondsTurn: the daemon, which does not know the order of two launches, gives the second the turn.
-// The first takes it.
+// TestSecondsTurn: the daemon, which does not know the order of two launches, gives the second the
+// turn. The first takes it.
 func TestSecondsTurn(t *testing.T) {
 	var sim *clock.Sim
 	r, g, c := two(t, func(t testing.TB) *rig {
@@ -460,8 +462,8 @@ func TestSecondsTurn(t *testing.T) {
 	c.check()
 }
 
-// TestAhead: where no guest's launch goes before a guest's most urgent one, that one waits for no turn. A
-// less urgent one does, and one of a suspended guest.
+// TestAhead: where no guest's launch goes before a guest's most urgent one, that one waits for no
+// turn. A less urgent one does, and one of a suspended guest.
 func TestAhead(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -493,8 +495,8 @@ func TestAhead(t *testing.T) {
 	waits("less urgent than it might be", false)
 }
 
-// TestAwaitsEviction: an executor polls for a request to leave only if the daemon asks for that, decides
-// about its launches, and one is there that would leave.
+// TestAwaitsEviction: an executor polls for a request to leave only if the daemon asks for that,
+// decides about its launches, and one is there that would leave.
 func TestAwaitsEviction(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	r.byKernel()
@@ -525,8 +527,8 @@ func TestAwaitsEviction(t *testing.T) {
 	check("nobody asks any more", false)
 }
 
-// TestAwaitsUrgentLaunch: an executor polls for its guest's next launch only if the daemon asks for that, no
-// guest is more urgent, and there is a channel.
+// TestAwaitsUrgentLaunch: an executor polls for its guest's next launch only if the daemon asks for
+// that, no guest is more urgent, and there is a channel.
 func TestAwaitsUrgentLaunch(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	check := func(why string, want bool) {

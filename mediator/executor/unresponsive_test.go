@@ -36,8 +36,8 @@ func (r *rig) ignore(g *guestEnd, turns uint32) (sim *clock.Sim, slot *ipc.Launc
 	return sim, slot
 }
 
-// TestUnresponsiveIsEnded: if the GPU can't preempt an unresponsive kernel, the kernel is counted at the
-// deadline and ended at the limit, and its time is charged.
+// TestUnresponsiveIsEnded: if the GPU can't preempt an unresponsive kernel, the kernel is counted
+// at the deadline and ended at the limit, and its time is charged.
 func TestUnresponsiveIsEnded(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -81,8 +81,8 @@ func TestUnresponsiveIsEnded(t *testing.T) {
 	}
 }
 
-// TestLongBlocksHaveTime: a kernel whose blocks are known to be long has as much time to leave as they need,
-// up to a limit.
+// TestLongBlocksHaveTime: a kernel whose blocks are known to be long has as much time to leave as
+// they need, up to a limit.
 func TestLongBlocksHaveTime(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()
@@ -117,8 +117,8 @@ func TestLongBlocksHaveTime(t *testing.T) {
 	g.receive(1)
 }
 
-// TestUnresponsiveIsPreempted: if the GPU can preempt kernels it takes the kernel off, which goes on in its
-// next turn. It does not count as preemptible again.
+// TestUnresponsiveIsPreempted: if the GPU can preempt kernels it takes the kernel off, which goes
+// on in its next turn. It does not count as preemptible again.
 func TestUnresponsiveIsPreempted(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	g := r.open()
@@ -164,8 +164,8 @@ func (g *guestEnd) functionOf(module uint64, name string) uint64 {
 	return g.must(abi.OpFunction, abi.Lookup{Module: module, NameBytes: uint32(len(name))}, []byte(name)...).Value[0]
 }
 
-// TestOtherChannelResumesTheContext: the hardware preempts whole contexts, so a launch of another channel
-// brings the unresponsive kernel back.
+// TestOtherChannelResumesTheContext: the hardware preempts whole contexts, so a launch of another
+// channel brings the unresponsive kernel back.
 func TestOtherChannelResumesTheContext(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -196,8 +196,8 @@ func TestOtherChannelResumesTheContext(t *testing.T) {
 	}
 }
 
-// TestTwoUnresponsiveInAContext: the second of two can't leave while the first has their context off the GPU,
-// which happens once.
+// TestTwoUnresponsiveInAContext: the second of two can't leave while the first has their context
+// off the GPU, which happens once.
 func TestTwoUnresponsiveInAContext(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	a, b := r.open(), r.open()
@@ -239,8 +239,8 @@ func TestTwoUnresponsiveInAContext(t *testing.T) {
 	}
 }
 
-// TestPreemptedEndsWithItsContext: the context is enabled when it ends, so that what waits for its kernels
-// goes on.
+// TestPreemptedEndsWithItsContext: the context is enabled when it ends, so that what waits for its
+// kernels goes on.
 func TestPreemptedEndsWithItsContext(t *testing.T) {
 	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.Slices}}, gpu.ContextOptions{})
 	g := r.open()

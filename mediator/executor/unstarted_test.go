@@ -10,9 +10,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestEvictedBeforeItStarted tells launches that have their turn to leave before the executor
-// has put them on the GPU. One that is to leave all SMs waits for its next turn without
-// having run; one that is to leave some, or may stay after all, runs.
+// TestEvictedBeforeItStarted tells launches that have their turn to leave before the executor has
+// put them on the GPU. One that is to leave all SMs waits for its next turn without having run; one
+// that is to leave some, or may stay after all, runs.
 func TestEvictedBeforeItStarted(t *testing.T) {
 	prepare := func(t *testing.T, r *rig) {
 		for _, ch := range r.x.channels {
@@ -83,7 +83,8 @@ func TestEvictedBeforeItStarted(t *testing.T) {
 	}
 }
 
-// TestPlainLaunchLeavesBeforeItStarted: a kernel that can't leave the GPU can still give up its turn.
+// TestPlainLaunchLeavesBeforeItStarted: a kernel that can't leave the GPU can still give up its
+// turn.
 func TestPlainLaunchLeavesBeforeItStarted(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	g := r.open()

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// waiter is a goroutine that waits for a channel's fences and then wakes the executor, which so can sleep
-// on one futex for all of its channels.
+// waiter is a goroutine that waits for a channel's fences and then wakes the executor, which so can
+// sleep on one futex for all of its channels.
 type waiter struct {
 	want   chan gpu.Fence
 	asked  gpu.Fence
@@ -32,8 +32,8 @@ func (w *waiter) start(c gpu.Channel, slot *ipc.ContextSlot) {
 	})
 }
 
-// ask has the executor woken once f is reached; 0 is no fence. Fences are asked for in order, each of
-// them once.
+// ask has the executor woken once f is reached; 0 is no fence. Fences are asked for in order, each
+// of them once.
 func (w *waiter) ask(f gpu.Fence) {
 	if f == 0 || f <= w.asked {
 		return

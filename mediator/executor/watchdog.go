@@ -9,22 +9,22 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// exitLimit is how long the end of a process may take. By then a selfEnabler has enabled the context if
-// the daemon is gone, so Run may have returned.
+// exitLimit is how long the end of a process may take. By then a selfEnabler has enabled the
+// context if the daemon is gone, so Run may have returned.
 const exitLimit = 2 * ipc.SuspensionLimit
 
-// watchdog ends a process that does not end by itself. The goroutine of Run may wait in the driver for a
-// kernel that only the end of the process stops, or for a GPU that the context is kept off; and if vm is
-// gone too, nothing else ends the process.
+// watchdog ends a process that does not end by itself. The goroutine of Run may wait in the driver
+// for a kernel that only the end of the process stops, or for a GPU that the context is kept off;
+// and if vm is gone too, nothing else ends the process.
 type watchdog struct {
 	clock clock.Clock
 	// exit ends the process.
 	exit func(code int)
 }
 
-// guard starts the watchdog. It ends the process if done or hung is closed and release is not called in
-// time. If hung is closed it calls tell first, and ends the process with status 0. release stops the
-// watchdog, and waits until it has stopped.
+// guard starts the watchdog. It ends the process if done or hung is closed and release is not
+// called in time. If hung is closed it calls tell first, and ends the process with status 0.
+// release stops the watchdog, and waits until it has stopped.
 func (d watchdog) guard(done, hung <-chan struct{}, tell func()) (release func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var guarding sync.WaitGroup

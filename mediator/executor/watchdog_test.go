@@ -14,8 +14,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// stuckGPU is a GPU whose clock can't be read until it is let go, like a call of a driver that waits for what
-// runs. To enable its context lets it go.
+// stuckGPU is a GPU whose clock can't be read until it is let go, like a call of a driver that
+// waits for what runs. To enable its context lets it go.
 type stuckGPU struct {
 	fakeGPU
 	hung, in, let chan struct{}
@@ -51,8 +51,8 @@ type stuck struct {
 	ended    <-chan error
 }
 
-// serveStuck runs such a process, whose guest the daemon has suspended; disabled reports whether its channels
-// are off the GPU.
+// serveStuck runs such a process, whose guest the daemon has suspended; disabled reports whether
+// its channels are off the GPU.
 func serveStuck(t *testing.T, disabled bool) *stuck {
 	t.Helper()
 	s := &stuck{gpu: newStuckGPU(), clock: &clock.Sim{}, patience: &clock.Sim{}, exited: make(chan int, 1)}
@@ -93,8 +93,8 @@ func (s *stuck) end(t *testing.T, code int) {
 	}
 }
 
-// TestHangHoldsUpRun: a kernel that only the end of the process stops is ended though the executor waits for
-// it in the driver, and vm is told once.
+// TestHangHoldsUpRun: a kernel that only the end of the process stops is ended though the executor
+// waits for it in the driver, and vm is told once.
 func TestHangHoldsUpRun(t *testing.T) {
 	s := serveStuck(t, false)
 	close(s.gpu.hung)
@@ -124,8 +124,8 @@ func TestHeldUpWithoutVM(t *testing.T) {
 	s.end(t, 1)
 }
 
-// TestOrphanIsEnabled: if vm and the daemon are gone, a context that was left off the GPU is enabled, so that
-// what waits for it goes on.
+// TestOrphanIsEnabled: if vm and the daemon are gone, a context that was left off the GPU is
+// enabled, so that what waits for it goes on.
 func TestOrphanIsEnabled(t *testing.T) {
 	s := serveStuck(t, true)
 	if err := s.vm.Shut(0); err != nil {

@@ -52,8 +52,8 @@ func (x *Executor) ended(on *ongoing, out gpu.Outcome) {
 	}
 }
 
-// publishWorking records on the page whether the context has unfinished commands: launches, and copies,
-// which wait for the context's turn on the GPU just as long.
+// publishWorking records on the page whether the context has unfinished commands: launches, and
+// copies, which wait for the context's turn on the GPU just as long.
 func (x *Executor) publishWorking(working bool) {
 	if working != x.working {
 		x.working = working

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestWorkIsLogged: the page says since when there is work on the GPU and, in the end, when there was, of
-// launches of all kinds and of fills, if work logs are wanted.
+// TestWorkIsLogged: the page says since when there is work on the GPU and, in the end, when there
+// was, of launches of all kinds and of fills, if work logs are wanted.
 func TestWorkIsLogged(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
 		r := newRig(t, gpu.ContextOptions{})
@@ -52,7 +52,8 @@ func TestWorkIsLogged(t *testing.T) {
 	}
 }
 
-// TestWorkOfTwoChannels: while one channel goes on, the other's end does not change since when there is work.
+// TestWorkOfTwoChannels: while one channel goes on, the other's end does not change since when
+// there is work.
 func TestWorkOfTwoChannels(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{})
 	r.page.SetWorkLogWanted(true)

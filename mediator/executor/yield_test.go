@@ -10,8 +10,8 @@ import (
 	"vgpud/gpu"
 )
 
-// TestNoYieldOnABusyProcessor: after a yield in which other threads ran for long, an executor does not yield
-// for many times as long, however often it waits.
+// TestNoYieldOnABusyProcessor: after a yield in which other threads ran for long, an executor does
+// not yield for many times as long, however often it waits.
 func TestNoYieldOnABusyProcessor(t *testing.T) {
 	const took = 50 * time.Millisecond
 	r := newRig(t, gpu.ContextOptions{})

@@ -7,10 +7,11 @@ import (
 	"vgpud/gpu"
 )
 
-// zeroes are the fills of fresh memory on GPUs that zero memory after the call that allocates it: see
-// [gpu.Lazy]. While the context has no launch on the GPU the guest's command is answered without waiting
-// for them: what is put there later comes behind them. A kernel that is there already could use the
-// address as soon as the guest has it, so then the answer waits for them; nothing else does.
+// zeroes are the fills of fresh memory on GPUs that zero memory after the call that allocates it:
+// see [gpu.Lazy]. While the context has no launch on the GPU the guest's command is answered
+// without waiting for them: what is put there later comes behind them. A kernel that is there
+// already could use the address as soon as the guest has it, so then the answer waits for them;
+// nothing else does.
 type zeroes struct {
 	gpu    gpu.Channel // nil: no memory was allocated yet
 	waiter waiter
@@ -27,12 +28,12 @@ type zeroing struct {
 	brief    bool
 }
 
-// maxZeroes bounds how many are on the GPU. Alloc would wait if it had [gpu.OutcomesKept], some of which
-// are for memory of the guest's preemptible launches.
+// maxZeroes bounds how many are on the GPU. Alloc would wait if it had [gpu.OutcomesKept], some of
+// which are for memory of the guest's preemptible launches.
 const maxZeroes = gpu.OutcomesKept / 2
 
-// allocate allocates a guest's memory. The error is errWaits if it has to wait as fills do, or for freed
-// memory that the GPU still holds.
+// allocate allocates a guest's memory. The error is errWaits if it has to wait as fills do, or for
+// freed memory that the GPU still holds.
 func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
 	if _, ok := x.o.Context.(gpu.Lazy); ok {
 		if may, _ := x.fillFits(fillTime(size, 1)); !may || len(x.zeroes.flight) >= maxZeroes {
@@ -42,8 +43,8 @@ func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
 	return x.allocateNow(size)
 }
 
-// allocateNow allocates memory, and counts its zeroing. It waits only for freed memory that the GPU still
-// holds.
+// allocateNow allocates memory, and counts its zeroing. It waits only for freed memory that the GPU
+// still holds.
 func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
 	a, err := x.attempt(&x.zeroes.refused, size)
 	if err != nil {
@@ -69,8 +70,8 @@ func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
 	return p, nil
 }
 
-// fence returns the newest fence if a kernel on the GPU could use the memory before that is reached, or
-// 0.
+// fence returns the newest fence if a kernel on the GPU could use the memory before that is
+// reached, or 0.
 func (z *zeroes) fence(x *Executor) gpu.Fence {
 	if n := len(z.flight); n > 0 && x.launches > x.fills {
 		return z.flight[n-1].fence

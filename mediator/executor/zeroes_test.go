@@ -9,8 +9,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// lazyMemory is a context whose memory is zeroed when let is called, and some of which was freed and is still
-// in use.
+// lazyMemory is a context whose memory is zeroed when let is called, and some of which was freed
+// and is still in use.
 type lazyMemory struct {
 	slowFills
 	zero  *slowChannel
@@ -65,8 +65,8 @@ func newLazyRig(t testing.TB) (r *rig, c *lazyMemory, let func(n int)) {
 
 func (g *guestEnd) alloc(size uint64) { g.send(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: size}) }
 
-// TestZeroingIsWork: an allocation is answered at once. The zeroing of its memory is recorded as work on the
-// GPU while it lasts, and afterwards.
+// TestZeroingIsWork: an allocation is answered at once. The zeroing of its memory is recorded as
+// work on the GPU while it lasts, and afterwards.
 func TestZeroingIsWork(t *testing.T) {
 	r, _, let := newLazyRig(t)
 	r.page.SetWorkLogWanted(true)
@@ -90,8 +90,8 @@ func TestZeroingIsWork(t *testing.T) {
 	}
 }
 
-// TestAllocationBesideAKernel: a kernel that runs already, and could be given the address, never sees memory
-// that is not zero. Only the answer waits for that.
+// TestAllocationBesideAKernel: a kernel that runs already, and could be given the address, never
+// sees memory that is not zero. Only the answer waits for that.
 func TestAllocationBesideAKernel(t *testing.T) {
 	for _, k := range []struct {
 		name       string
@@ -138,8 +138,8 @@ func TestAllocationBesideAKernel(t *testing.T) {
 	}
 }
 
-// TestAllocationsWait: a guest that allocates and frees in a loop has as little zeroing on the GPU as
-// launches or fills.
+// TestAllocationsWait: a guest that allocates and frees in a loop has as little zeroing on the GPU
+// as launches or fills.
 func TestAllocationsWait(t *testing.T) {
 	r, c, let := newLazyRig(t)
 	a, b := r.open(), r.open()

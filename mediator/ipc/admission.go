@@ -46,9 +46,8 @@ const (
 	Behind
 )
 
-// Admitter admits a context's launches to the GPU by what its guest's other contexts have
-// there, and by which of them has waited longest. It belongs to the goroutine of the context's
-// executor.
+// Admitter admits a context's launches to the GPU by what its guest's other contexts have there,
+// and by which of them has waited longest. It belongs to the goroutine of the context's executor.
 type Admitter struct {
 	page    *ControlPage
 	i       int
@@ -61,9 +60,9 @@ func (p *ControlPage) Admitter(i int) *Admitter {
 	return &Admitter{page: p, i: i, others: make([]int, 0, MaxContexts)}
 }
 
-// refresh finds out which contexts there are. A new context counts a change before it puts
-// anything on the GPU. So a context that writes its word and then refreshes is seen by each
-// context that it does not see itself.
+// refresh finds out which contexts there are. A new context counts a change before it puts anything
+// on the GPU. So a context that writes its word and then refreshes is seen by each context that it
+// does not see itself.
 func (r *Admitter) refresh() {
 	changed := r.page.Changed() + 1
 	if changed == r.changes {
@@ -78,10 +77,10 @@ func (r *Admitter) refresh() {
 }
 
 // Admit records that the context has a on the GPU, if that fits beside what the guest's other
-// contexts have there: all of it together is at most room of work, and nothing goes beside a
-// long launch. Contexts that wait, by SetWaiting, are admitted in the order in which they
-// began to, unless jumps is set. The executor calls Admit before it puts the difference to
-// what was recorded before on the GPU.
+// contexts have there: all of it together is at most room of work, and nothing goes beside a long
+// launch. Contexts that wait, by SetWaiting, are admitted in the order in which they began to,
+// unless jumps is set. The executor calls Admit before it puts the difference to what was recorded
+// before on the GPU.
 func (r *Admitter) Admit(a FetchAhead, room time.Duration, jumps bool) Admission {
 	c := r.page.Context(r.i)
 	if _, behind := r.waiter(); behind && !jumps {
@@ -89,8 +88,8 @@ func (r *Admitter) Admit(a FetchAhead, room time.Duration, jumps bool) Admission
 	}
 	before := c.fetchAhead.Load()
 	c.fetchAhead.Store(a.word())
-	// Every context writes before it reads the others' words, so of two at once at least one
-	// sees the other. Both may withdraw; then both wait, and the first of them goes next.
+	// Every context writes before it reads the others' words, so of two at once at least one sees
+	// the other. Both may withdraw; then both wait, and the first of them goes next.
 	if r.fits(a, room) {
 		return Admitted
 	}
@@ -133,8 +132,8 @@ func (r *Admitter) waiter() (k int, before bool) {
 	return k, k >= 0 && (own <= 0 || first < own || first == own && k < r.i)
 }
 
-// WakeNext wakes the other context that has waited longest for room on the GPU. An executor
-// that has made room calls it.
+// WakeNext wakes the other context that has waited longest for room on the GPU. An executor that
+// has made room calls it.
 func (r *Admitter) WakeNext() {
 	if k, _ := r.waiter(); k >= 0 {
 		r.page.Context(k).Wake()

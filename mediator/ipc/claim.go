@@ -7,27 +7,27 @@ import (
 	"vgpud/mediator/ipc/slotstate"
 )
 
-// Claim is a launch slot that an executor holds for a launch. It is a value; the methods of
-// the zero value, which holds none, do nothing.
+// Claim is a launch slot that an executor holds for a launch. It is a value; the methods of the
+// zero value, which holds none, do nothing.
 type Claim struct {
 	slot   *LaunchSlot
 	launch uint64
 }
 
-// claimAttempts bounds how often Claim starts again because another executor of the guest took
-// the slot that it was about to take.
+// claimAttempts bounds how often Claim starts again because another executor of the guest took the
+// slot that it was about to take.
 const claimAttempts = MaxLaunchSlots
 
-// Claim takes a slot for a launch of a context and makes it ready. It uses the fields of v that
-// are known before a launch runs: its description, and Arrived. It reports false if all slots
-// are taken or the page has none.
+// Claim takes a slot for a launch of a context and makes it ready. It uses the fields of v that are
+// known before a launch runs: its description, and Arrived. It reports false if all slots are taken
+// or the page has none.
 func (p *ControlPage) Claim(context int, v *Launch) (Claim, bool) {
 	if p.launches == nil {
 		return Claim{}, false
 	}
 	for range claimAttempts {
-		// The slot that has been free for longest, so that the daemon sees what became of
-		// launches that ended.
+		// The slot that has been free for longest, so that the daemon sees what became of launches
+		// that ended.
 		var slot *LaunchSlot
 		oldest := turn(math.MaxUint64)
 		for i := range p.slots {
@@ -125,8 +125,8 @@ func (c Claim) Started() bool {
 	return c.State().OnGPU() && c.slot.l.started.Load() > c.slot.l.stopped.Load()
 }
 
-// Start records that the launch has been on the GPU since now. The daemon may just have taken
-// its turn back, or told it to leave; it is on the GPU all the same.
+// Start records that the launch has been on the GPU since now. The daemon may just have taken its
+// turn back, or told it to leave; it is on the GPU all the same.
 func (c Claim) Start(now time.Duration) {
 	if !c.live() {
 		return
@@ -136,8 +136,8 @@ func (c Claim) Start(now time.Duration) {
 	c.slot.step(c.launch, slotstate.Launched)
 }
 
-// Leave records that the launch left the GPU with work undone, or gave its turn up without
-// having started. used is its GPU time so far.
+// Leave records that the launch left the GPU with work undone, or gave its turn up without having
+// started. used is its GPU time so far.
 func (c Claim) Leave(at, used time.Duration) {
 	if !c.live() {
 		return
@@ -177,9 +177,9 @@ func (c Claim) end(used time.Duration, why slotstate.Cause) {
 	c.slot.page.WakeDaemon()
 }
 
-// FreeLaunchSlots ends the launches of a context whose executor is gone, or has just started:
-// what the context had on the GPU ended with the executor. It also ends launches of contexts
-// with impossible numbers. vm and exec call it.
+// FreeLaunchSlots ends the launches of a context whose executor is gone, or has just started: what
+// the context had on the GPU ended with the executor. It also ends launches of contexts with
+// impossible numbers. vm and exec call it.
 func (p *ControlPage) FreeLaunchSlots(context int) {
 	if p.launches == nil {
 		return

@@ -23,23 +23,22 @@ const (
 	MaxFiles   = 40
 )
 
-// sendLimit is how long Send waits for room. A process that reads nothing for so long is
-// stopped or stuck.
+// sendLimit is how long Send waits for room. A process that reads nothing for so long is stopped or
+// stuck.
 const sendLimit = time.Second
 
-// Message is a message between processes of one host: a kind, a body that depends on the kind,
-// and descriptors. ID pairs a reply with its request; 0 asks for no reply.
+// Message is a message between processes of one host: a kind, a body that depends on the kind, and
+// descriptors. ID pairs a reply with its request; 0 asks for no reply.
 type Message struct {
 	Kind  Kind            `json:"kind"`
 	ID    uint64          `json:"id,omitempty"`
 	Error string          `json:"error,omitempty"`
 	Body  json.RawMessage `json:"body,omitempty"`
 
-	// Files are the descriptors. Send borrows them; the caller closes those that Receive
-	// returns.
+	// Files are the descriptors. Send borrows them; the caller closes those that Receive returns.
 	Files []*os.File `json:"-"`
-	// Sender is the process that sent the message, and SenderUID its user, as the kernel
-	// reports them. They are 0 on a Conn that is not [Dial]'s.
+	// Sender is the process that sent the message, and SenderUID its user, as the kernel reports
+	// them. They are 0 on a Conn that is not [Dial]'s.
 	Sender    int `json:"-"`
 	SenderUID int `json:"-"`
 }
@@ -73,8 +72,8 @@ func (m *Message) CloseFiles() error {
 	return err
 }
 
-// Conn carries messages over a SOCK_SEQPACKET socket, one in a packet. Send may be called from
-// any goroutine, Receive from one at a time.
+// Conn carries messages over a SOCK_SEQPACKET socket, one in a packet. Send may be called from any
+// goroutine, Receive from one at a time.
 type Conn struct {
 	c  *net.UnixConn
 	mu sync.Mutex // serialises Send
@@ -119,8 +118,8 @@ func FromFile(f *os.File) (*Conn, error) {
 }
 
 // Dial connects to a socket that listens for Conns. Messages received on it have a sender. The
-// socket's own credentials would be those of the process that made it listen, which for a
-// guest's socket is a daemon.
+// socket's own credentials would be those of the process that made it listen, which for a guest's
+// socket is a daemon.
 func Dial(path string) (*Conn, error) {
 	// The option is set before the socket is connected, so that no message lacks its sender.
 	d := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
@@ -135,8 +134,8 @@ func Dial(path string) (*Conn, error) {
 	return NewConn(c.(*net.UnixConn)), nil
 }
 
-// Send writes one message. The files stay the caller's. It fails with os.ErrDeadlineExceeded if
-// the other end reads nothing for a second.
+// Send writes one message. The files stay the caller's. It fails with os.ErrDeadlineExceeded if the
+// other end reads nothing for a second.
 func (c *Conn) Send(m Message) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -171,8 +170,8 @@ func (c *Conn) ReceiveWithin(d time.Duration) (Message, error) {
 	return m, nil
 }
 
-// ErrMalformed reports a packet that is no message, is too large for one, or came when this
-// process had no room for its files. The packet is dropped, and the next one can be read.
+// ErrMalformed reports a packet that is no message, is too large for one, or came when this process
+// had no room for its files. The packet is dropped, and the next one can be read.
 var ErrMalformed = errors.New("not a message")
 
 // Receive reads one message. It returns io.EOF if the other end is closed.
@@ -198,8 +197,8 @@ func (c *Conn) Receive() (Message, error) {
 	return m, nil
 }
 
-// Shut has the other end's Receive return io.EOF after what was sent before. Unless the other
-// end closes within grace, Receive fails here with os.ErrDeadlineExceeded.
+// Shut has the other end's Receive return io.EOF after what was sent before. Unless the other end
+// closes within grace, Receive fails here with os.ErrDeadlineExceeded.
 func (c *Conn) Shut(grace time.Duration) error {
 	if err := errors.Join(c.c.CloseWrite(), c.c.SetReadDeadline(time.Now().Add(grace))); err != nil {
 		return fmt.Errorf("shut a connection: %w", err)

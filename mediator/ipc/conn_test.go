@@ -75,8 +75,7 @@ func TestSendGivesUp(t *testing.T) {
 	}
 }
 
-// TestCloseWithUnreadMessages: the kernel resets such a connection, and Receive returns
-// io.EOF.
+// TestCloseWithUnreadMessages: the kernel resets such a connection, and Receive returns io.EOF.
 func TestCloseWithUnreadMessages(t *testing.T) {
 	a, b := pair(t)
 	if err := a.Send(Message{Kind: KindQuit}); err != nil {

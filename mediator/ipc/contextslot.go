@@ -95,8 +95,8 @@ func (c *ContextSlot) Reset(pid int) {
 	c.state.Store(uint32(ContextStarting))
 }
 
-// Free frees the slot of an executor that is gone, and its memory. The counters stay, so that
-// the guest's sums never decrease.
+// Free frees the slot of an executor that is gone, and its memory. The counters stay, so that the
+// guest's sums never decrease.
 func (c *ContextSlot) Free() {
 	c.group.Store(0)
 	c.pid.Store(0)
@@ -127,8 +127,8 @@ func (c *ContextSlot) SetFaulted() { c.state.Store(uint32(ContextFaulted)) }
 // driver may not know the context any more.
 func (c *ContextSlot) SetEnding() { c.state.Store(uint32(ContextEnding)) }
 
-// SetLost records that the GPU is gone, and the context's channel group with it. The group's
-// number may be another's when the GPU is back.
+// SetLost records that the GPU is gone, and the context's channel group with it. The group's number
+// may be another's when the GPU is back.
 func (c *ContextSlot) SetLost() {
 	c.group.Store(0)
 	c.SetFaulted()
@@ -163,8 +163,8 @@ func (c *ContextSlot) SetBacklog(backlog bool) {
 // Backlog reports whether unfetched commands wait.
 func (c *ContextSlot) Backlog() bool { return c.backlog.Load() != 0 }
 
-// SetFilling records whether the context has memory being filled, copied or zeroed on the GPU.
-// That is the work of the driver's kernels, which a suspension does not take back either.
+// SetFilling records whether the context has memory being filled, copied or zeroed on the GPU. That
+// is the work of the driver's kernels, which a suspension does not take back either.
 func (c *ContextSlot) SetFilling(filling bool) {
 	if (c.filling.Load() != 0) != filling {
 		storeBool(&c.filling, filling)
@@ -188,8 +188,8 @@ func (c *ContextSlot) AddFinished(t, late time.Duration, failed bool) {
 	c.AddRun(t, late)
 }
 
-// AddRun counts a launch that left the GPU, done or not, after a run of GPU time t. The guest
-// was suspended for late of that time. A launch that goes on is counted by AddFetched again.
+// AddRun counts a launch that left the GPU, done or not, after a run of GPU time t. The guest was
+// suspended for late of that time. A launch that goes on is counted by AddFetched again.
 func (c *ContextSlot) AddRun(t, late time.Duration) {
 	c.AddFilled(t, late)
 	c.finished.Add(1)

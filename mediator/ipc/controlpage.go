@@ -27,9 +27,8 @@ const (
 	contextsBytes = 3*lineBytes + MaxContexts*contextBytes
 )
 
-// pageBytes is the size of a page by its version. Each version extends the one before: version
-// 2 by launch slots, version 3 by work logs. A vm keeps its page when serve and its executors
-// are newer.
+// pageBytes is the size of a page by its version. Each version extends the one before: version 2 by
+// launch slots, version 3 by work logs. A vm keeps its page when serve and its executors are newer.
 var pageBytes = [...]int64{1: contextsBytes, 2: contextsBytes + launchAreaBytes, pageVersion: ControlPageBytes}
 
 // ControlPage is a guest's control page. Its methods may be called from any goroutine of any
@@ -84,11 +83,10 @@ const (
 
 // Limits that concern the daemon's silence.
 const (
-	// SuspensionLimit is how long after the daemon's last heartbeat an executor obeys a
-	// suspension.
+	// SuspensionLimit is how long after the daemon's last heartbeat an executor obeys a suspension.
 	SuspensionLimit = 2 * time.Second
-	// SilenceLimit is how long after the daemon's last heartbeat an executor begins to give
-	// its launches their turns itself.
+	// SilenceLimit is how long after the daemon's last heartbeat an executor begins to give its
+	// launches their turns itself.
 	SilenceLimit = 100 * time.Millisecond
 	// HeartbeatInterval is the longest time between two heartbeats while launches wait for the
 	// daemon; else it is three times as long. Both must be well within SilenceLimit, because a
@@ -194,8 +192,8 @@ func (p *ControlPage) Silent(now time.Duration) bool {
 // Beat records the daemon's heartbeat at now, an instant of clock.Real.
 func (p *ControlPage) Beat(now time.Duration) { p.l.heartbeat.Store(int64(now)) }
 
-// SetSuspendWord records the daemon's verdict on the guest, and wakes the guest's executors if
-// it has changed. The daemon calls it after Beat.
+// SetSuspendWord records the daemon's verdict on the guest, and wakes the guest's executors if it
+// has changed. The daemon calls it after Beat.
 func (p *ControlPage) SetSuspendWord(v SuspendWord) {
 	if SuspendWord(p.l.suspendWord.Swap(uint32(v))) != v {
 		p.wakeAll()
@@ -203,8 +201,8 @@ func (p *ControlPage) SetSuspendWord(v SuspendWord) {
 }
 
 // SuspendWord returns the verdict that holds at now. A suspension ends by itself when the daemon
-// has been silent for [SuspensionLimit], unless a new daemon that has no access to the page yet
-// has prolonged it: see [SuspendUntil].
+// has been silent for [SuspensionLimit], unless a new daemon that has no access to the page yet has
+// prolonged it: see [SuspendUntil].
 func (p *ControlPage) SuspendWord(now time.Duration) SuspendWord {
 	v := SuspendWord(p.l.suspendWord.Load())
 	if p.Silent(now) && p.suspension.suspends(now) {
@@ -219,14 +217,14 @@ func (p *ControlPage) SuspendWord(now time.Duration) SuspendWord {
 // StoredSuspendWord returns the verdict as the daemon wrote it.
 func (p *ControlPage) StoredSuspendWord() SuspendWord { return SuspendWord(p.l.suspendWord.Load()) }
 
-// Bill is what the daemon has charged a guest. It lies on the page so that a restarted daemon
-// goes on where the last one stopped.
+// Bill is what the daemon has charged a guest. It lies on the page so that a restarted daemon goes
+// on where the last one stopped.
 type Bill struct {
 	// Used is GPU time, Suspended for how long the guest was suspended.
 	Used, Suspended time.Duration
 	Suspensions     uint64
-	// Caused counts evictions that made room for the guest, and Charged is their cost. A page
-	// of version 1 has no room for them.
+	// Caused counts evictions that made room for the guest, and Charged is their cost. A page of
+	// version 1 has no room for them.
 	Caused  uint64
 	Charged time.Duration
 }
@@ -253,8 +251,8 @@ func (p *ControlPage) Bill() Bill {
 	return b
 }
 
-// Terms are what a guest has been granted, as package api explains it. They lie on the page for
-// the same reason as the bill.
+// Terms are what a guest has been granted, as package api explains it. They lie on the page for the
+// same reason as the bill.
 type Terms struct {
 	// Weight is 0 if no daemon has set any terms.
 	Weight float64 `json:"weight"`

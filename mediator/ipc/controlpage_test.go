@@ -209,8 +209,8 @@ func TestOpenControlPageRefuses(t *testing.T) {
 	}
 }
 
-// TestSuspendUntil: the file suspends the guest while the page is silent, and not while a
-// daemon writes to the page.
+// TestSuspendUntil: the file suspends the guest while the page is silent, and not while a daemon
+// writes to the page.
 func TestSuspendUntil(t *testing.T) {
 	page, err := NewControlPage()
 	if err != nil {
@@ -256,8 +256,8 @@ func TestSuspendUntil(t *testing.T) {
 	want("taken back", Run)
 }
 
-// TestSuspendUntilDoesNotBlock: a pipe in the file's place is refused, and a symbolic link is
-// not followed.
+// TestSuspendUntilDoesNotBlock: a pipe in the file's place is refused, and a symbolic link is not
+// followed.
 func TestSuspendUntilDoesNotBlock(t *testing.T) {
 	dir := t.TempDir()
 	pipe, target, linked := filepath.Join(dir, "pipe"), filepath.Join(dir, "target"), filepath.Join(dir, "link")
@@ -278,8 +278,8 @@ func TestSuspendUntilDoesNotBlock(t *testing.T) {
 	}
 }
 
-// TestWakeWithoutAChange: a process that wakes the daemon all the time without a change can't
-// keep it from returning.
+// TestWakeWithoutAChange: a process that wakes the daemon all the time without a change can't keep
+// it from returning.
 func TestWakeWithoutAChange(t *testing.T) {
 	page, err := NewControlPage()
 	if err != nil {
@@ -313,8 +313,8 @@ func TestWakeWithoutAChange(t *testing.T) {
 	}
 }
 
-// TestOpenControlPageChecksSeals: a page whose file could shrink is not mapped, since reading
-// it would then end the process.
+// TestOpenControlPageChecksSeals: a page whose file could shrink is not mapped, since reading it
+// would then end the process.
 func TestOpenControlPageChecksSeals(t *testing.T) {
 	fd, err := unix.MemfdCreate("unsealed", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {

@@ -8,15 +8,14 @@ import (
 // Counters are a context's sums since the guest was created.
 type Counters struct {
 	Kernels, Errors, CopiedBytes, Commands, Wakeups uint64
-	// GPUTime is the time from each launch's start to its end by the GPU's timestamps, and
-	// that of memory being filled or copied within the GPU. A launch that is evicted is
-	// counted run by run, without the time between. LateTime is the part of GPUTime in which
-	// the guest was suspended.
+	// GPUTime is the time from each launch's start to its end by the GPU's timestamps, and that of
+	// memory being filled or copied within the GPU. A launch that is evicted is counted run by run,
+	// without the time between. LateTime is the part of GPUTime in which the guest was suspended.
 	GPUTime, LateTime time.Duration
 
-	// Evictions is how often a launch left the GPU with work undone because it was asked to,
-	// and EvictionTime how long that took in all, from the daemon's request until the executor
-	// saw the launch gone. Relaunches is how often a launch was put back.
+	// Evictions is how often a launch left the GPU with work undone because it was asked to, and
+	// EvictionTime how long that took in all, from the daemon's request until the executor saw the
+	// launch gone. Relaunches is how often a launch was put back.
 	Evictions, Relaunches uint64
 	EvictionTime          time.Duration
 	// Unresponsive counts launches of preemptible kernels that were still on the GPU at their
@@ -37,9 +36,9 @@ func (a Counters) Add(b Counters) Counters {
 	}
 }
 
-// Bounds of a page's words: the guest's processes can write anything to them. A million events
-// a second take eight years to reach maxCount. The sums of all contexts overflow nothing, and
-// counts are whole numbers as float64 too.
+// Bounds of a page's words: the guest's processes can write anything to them. A million events a
+// second take eight years to reach maxCount. The sums of all contexts overflow nothing, and counts
+// are whole numbers as float64 too.
 const (
 	maxCount       = 1 << 48
 	maxBytes       = 1 << 57
@@ -51,8 +50,8 @@ func count(w *atomic.Uint64) uint64 { return min(w.Load(), maxCount) }
 
 func timeIn(w *atomic.Int64) time.Duration { return min(max(time.Duration(w.Load()), 0), maxTime) }
 
-// Max returns the larger of the two values of each counter. A counter never decreases, whatever
-// its word on the page does.
+// Max returns the larger of the two values of each counter. A counter never decreases, whatever its
+// word on the page does.
 func (a Counters) Max(b Counters) Counters {
 	return Counters{
 		Kernels: max(a.Kernels, b.Kernels), Errors: max(a.Errors, b.Errors), CopiedBytes: max(a.CopiedBytes, b.CopiedBytes),
@@ -79,14 +78,14 @@ func (c *ContextSlot) Counters() Counters {
 	}
 }
 
-// SetWorking records whether the context has unfinished commands from now on, by the host's
-// clock. Its executor calls it.
+// SetWorking records whether the context has unfinished commands from now on, by the host's clock.
+// Its executor calls it.
 func (c *ContextSlot) SetWorking(working bool, now time.Duration) {
 	worked := c.worked.Load()
 	switch {
 	case working && worked >= 0:
-		// A negative word is the complement of when the work would have begun if the context
-		// had always worked.
+		// A negative word is the complement of when the work would have begun if the context had
+		// always worked.
 		c.worked.Store(^max(int64(now)-worked, 0))
 	case !working && worked < 0:
 		c.worked.Store(max(int64(now)-^worked, 0))
@@ -94,8 +93,8 @@ func (c *ContextSlot) SetWorking(working bool, now time.Duration) {
 }
 
 // Worked returns for how long, up to now by the host's clock, the context has had unfinished
-// commands since its executor began. Such commands may execute or wait for the context's turn
-// on the GPU. Worked returns 0 with an executor of an older version.
+// commands since its executor began. Such commands may execute or wait for the context's turn on
+// the GPU. Worked returns 0 with an executor of an older version.
 func (c *ContextSlot) Worked(now time.Duration) time.Duration {
 	worked := c.worked.Load()
 	if worked < 0 {

@@ -24,9 +24,9 @@ func (w *futexWord) wake() {
 	}
 }
 
-// sleep blocks the calling thread until the word is not value any more, for at most d. Any
-// process that maps the page can end the sleep without a change, as often as it likes; then
-// sleep returns, and its caller sees that nothing is new.
+// sleep blocks the calling thread until the word is not value any more, for at most d. Any process
+// that maps the page can end the sleep without a change, as often as it likes; then sleep returns,
+// and its caller sees that nothing is new.
 func (w *futexWord) sleep(value uint32, d time.Duration) error {
 	w.sleeping.Store(1)
 	defer w.sleeping.Store(0)
@@ -43,28 +43,28 @@ func (w *futexWord) sleep(value uint32, d time.Duration) error {
 	return nil
 }
 
-// Wake wakes the context's executor, or keeps it from sleeping if it is about to. Any process
-// may call it. It makes a system call only while the executor sleeps.
+// Wake wakes the context's executor, or keeps it from sleeping if it is about to. Any process may
+// call it. It makes a system call only while the executor sleeps.
 func (c *ContextSlot) Wake() { c.futex.wake() }
 
-// Futex returns the value of the futex that the executor sleeps on. The executor reads it
-// before it looks for work.
+// Futex returns the value of the futex that the executor sleeps on. The executor reads it before it
+// looks for work.
 func (c *ContextSlot) Futex() uint32 { return c.futex.changes.Load() }
 
-// Sleep blocks the calling thread until the futex is not value any more, for at most d. Only
-// the executor calls it.
+// Sleep blocks the calling thread until the futex is not value any more, for at most d. Only the
+// executor calls it.
 func (c *ContextSlot) Sleep(value uint32, d time.Duration) error { return c.futex.sleep(value, d) }
 
-// WakeDaemon tells the daemon that a launch arrived, left the GPU or ended. A page of version 1
-// has no futex for that.
+// WakeDaemon tells the daemon that a launch arrived, left the GPU or ended. A page of version 1 has
+// no futex for that.
 func (p *ControlPage) WakeDaemon() {
 	if p.launches != nil {
 		p.launches.futex.wake()
 	}
 }
 
-// DaemonFutex returns the value of the futex that the daemon sleeps on. The daemon reads it
-// before it looks at launch slots.
+// DaemonFutex returns the value of the futex that the daemon sleeps on. The daemon reads it before
+// it looks at launch slots.
 func (p *ControlPage) DaemonFutex() uint32 {
 	if p.launches == nil {
 		return 0
@@ -72,9 +72,9 @@ func (p *ControlPage) DaemonFutex() uint32 {
 	return p.launches.futex.changes.Load()
 }
 
-// DaemonSleep blocks the calling thread until the daemon's futex is not value any more, for at
-// most d. On a page of version 1 it returns [ErrNoLaunchSlots] at once. One goroutine of the
-// daemon calls it.
+// DaemonSleep blocks the calling thread until the daemon's futex is not value any more, for at most
+// d. On a page of version 1 it returns [ErrNoLaunchSlots] at once. One goroutine of the daemon
+// calls it.
 func (p *ControlPage) DaemonSleep(value uint32, d time.Duration) error {
 	if p.launches == nil {
 		return ErrNoLaunchSlots

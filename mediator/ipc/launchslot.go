@@ -12,9 +12,8 @@ import (
 // MaxLaunchSlots is how many launches of a guest the daemon can know one by one.
 const MaxLaunchSlots = 64
 
-// UnresponsiveLimit is how long after the daemon's request to leave a launch may stay on the
-// GPU where only the end of its context takes it off. A later deadline of the daemon's holds
-// instead.
+// UnresponsiveLimit is how long after the daemon's request to leave a launch may stay on the GPU
+// where only the end of its context takes it off. A later deadline of the daemon's holds instead.
 const UnresponsiveLimit = time.Second
 
 // ErrNoLaunchSlots reports that a guest's control page is of the version that had no slots.
@@ -50,9 +49,9 @@ type launchArea struct {
 // slotLayout is a launch slot. Each word has the size and alignment of its type in memory. The
 // three parts lie on cache lines of their own.
 type slotLayout struct {
-	// turn is changed by compare and swap. serve makes the transitions Scheduled, Withdrawn,
-	// Asked and Recalled; exec the others, and Scheduled where serve is silent or the mode is
-	// ModeFree; vm Abandoned after exec's end.
+	// turn is changed by compare and swap. serve makes the transitions Scheduled, Withdrawn, Asked
+	// and Recalled; exec the others, and Scheduled where serve is silent or the mode is ModeFree;
+	// vm Abandoned after exec's end.
 	turn atomic.Uint64
 	_    [lineBytes - 8]byte
 
@@ -86,9 +85,9 @@ type slotLayout struct {
 }
 
 // turn identifies a launch and its state in one word, so that no process changes the state of
-// another launch than it means. It has the launch's number in the upper 48 bits, its context
-// in the next 8, and its state in the lowest 8. The numbers last for nine years of a million
-// launches a second.
+// another launch than it means. It has the launch's number in the upper 48 bits, its context in the
+// next 8, and its state in the lowest 8. The numbers last for nine years of a million launches a
+// second.
 type turn uint64
 
 func newTurn(launch uint64, context int, s slotstate.State) turn {
@@ -102,55 +101,53 @@ func (t turn) state() slotstate.State { return slotstate.State(uint8(t)) }
 // with returns the word in state s.
 func (t turn) with(s slotstate.State) turn { return t&^0xff | turn(s) }
 
-// LaunchSlot is one launch slot of a page. Run, Withdraw, Evict and Recall are the daemon's,
-// and belong to one goroutine for each page.
+// LaunchSlot is one launch slot of a page. Run, Withdraw, Evict and Recall are the daemon's, and
+// belong to one goroutine for each page.
 type LaunchSlot struct {
 	page *ControlPage
 	l    *slotLayout // nil on a page of version 1
 }
 
-// HasLaunchSlots reports whether the page has launch slots. One of an older version of vgpud
-// has none; its guest's launches don't wait for turns and can't be told to leave.
+// HasLaunchSlots reports whether the page has launch slots. One of an older version of vgpud has
+// none; its guest's launches don't wait for turns and can't be told to leave.
 func (p *ControlPage) HasLaunchSlots() bool { return p.launches != nil }
 
-// LaunchSlot returns slot i of the page, 0 to MaxLaunchSlots-1. It is valid while the page is
-// open.
+// LaunchSlot returns slot i of the page, 0 to MaxLaunchSlots-1. It is valid while the page is open.
 func (p *ControlPage) LaunchSlot(i int) *LaunchSlot { return &p.slots[i] }
 
 // Launch is the content of a launch slot at one moment.
 type Launch struct {
-	// ID is the launch's number. It is unique in the guest for its page's life; numbers ascend
-	// in the order in which executors took up launches.
+	// ID is the launch's number. It is unique in the guest for its page's life; numbers ascend in
+	// the order in which executors took up launches.
 	ID      uint64
 	Context int
 	State   slotstate.State
 
 	// Form is the preemptible form (abi.PreemptForm), 0 for a plain kernel. Evictable reports
-	// whether the launch leaves when asked: it has such a form, and its kernel is not known to
-	// be unresponsive.
+	// whether the launch leaves when asked: it has such a form, and its kernel is not known to be
+	// unresponsive.
 	Form      uint32
 	Evictable bool
-	// Priority is the launch's urgency from 0 to 15, the highest being the most urgent. It is
-	// never above the guest's ceiling (EffiSha §6.4).
+	// Priority is the launch's urgency from 0 to 15, the highest being the most urgent. It is never
+	// above the guest's ceiling (EffiSha §6.4).
 	Priority int
 
-	// Blocks is how many blocks the GPU is given, PerSM how many of them an SM holds at a
-	// time, and Tasks how many blocks the kernel's own grid has. For a plain kernel Tasks
-	// equals Blocks.
+	// Blocks is how many blocks the GPU is given, PerSM how many of them an SM holds at a time, and
+	// Tasks how many blocks the kernel's own grid has. For a plain kernel Tasks equals Blocks.
 	Blocks, PerSM, Tasks uint32
-	// Threads and SharedBytes are a block's. InputBytes is the size of the allocations that
-	// the launch's arguments name.
+	// Threads and SharedBytes are a block's. InputBytes is the size of the allocations that the
+	// launch's arguments name.
 	Threads, SharedBytes uint32
 	InputBytes           uint64
 	// Kernel identifies a kernel by its content, in all guests and for good.
 	Kernel uint64
 
-	// Arrived is when the launch first became ready, Started when it was last put on the GPU,
-	// and Stopped when it last left the GPU, or gave up its turn, with work undone. They are
-	// instants of clock.Real.
+	// Arrived is when the launch first became ready, Started when it was last put on the GPU, and
+	// Stopped when it last left the GPU, or gave up its turn, with work undone. They are instants
+	// of clock.Real.
 	Arrived, Started, Stopped time.Duration
-	// Used is the GPU time of the launch's ended runs, by the GPU's timestamps. Predicted is
-	// the mean of what its kernel took here, 0 where it has not run yet.
+	// Used is the GPU time of the launch's ended runs, by the GPU's timestamps. Predicted is the
+	// mean of what its kernel took here, 0 where it has not run yet.
 	Used, Predicted time.Duration
 	Evictions       uint32
 	// Failed reports of a launch that is done that it was abandoned.
@@ -164,9 +161,9 @@ type Launch struct {
 // readAttempts bounds how often Read starts again because the launch went on meanwhile.
 const readAttempts = 8
 
-// Read reads the slot. It reports false if the slot has no launch, or one that is not ready
-// yet, if it kept changing, or if it has values that are impossible. What it returns belongs
-// to one launch, though it may have words of the state that the launch is about to enter.
+// Read reads the slot. It reports false if the slot has no launch, or one that is not ready yet, if
+// it kept changing, or if it has values that are impossible. What it returns belongs to one launch,
+// though it may have words of the state that the launch is about to enter.
 func (s *LaunchSlot) Read() (Launch, bool) {
 	if s.l == nil {
 		return Launch{}, false
@@ -224,26 +221,25 @@ func (s *LaunchSlot) step(launch uint64, c slotstate.Cause) bool {
 	}
 }
 
-// Run gives a launch that is ready its turn, and wakes its executor. It reports false if the
-// launch is not ready, or gone.
+// Run gives a launch that is ready its turn, and wakes its executor. It reports false if the launch
+// is not ready, or gone.
 func (s *LaunchSlot) Run(launch uint64) bool {
 	return s.step(launch, slotstate.Scheduled) && s.wakeExecutor()
 }
 
-// Withdraw takes an unused turn back from a launch. It reports false if the launch has used
-// it, or is gone.
+// Withdraw takes an unused turn back from a launch. It reports false if the launch has used it, or
+// is gone.
 func (s *LaunchSlot) Withdraw(launch uint64) bool { return s.step(launch, slotstate.Withdrawn) }
 
-// Evict tells a launch that has its turn or is running to leave the SMs with numbers below
-// belowSM, or all SMs with math.MaxUint32, and wakes its executor. It also tells a launch that
-// was told to leave some SMs to leave more. now and deadline are instants of clock.Real. A
-// launch that was to leave all SMs and is still there at the deadline is unresponsive; 0 is no
-// deadline. Evict reports false if the launch has no turn, was told to leave as many SMs, or
-// is gone.
+// Evict tells a launch that has its turn or is running to leave the SMs with numbers below belowSM,
+// or all SMs with math.MaxUint32, and wakes its executor. It also tells a launch that was told to
+// leave some SMs to leave more. now and deadline are instants of clock.Real. A launch that was to
+// leave all SMs and is still there at the deadline is unresponsive; 0 is no deadline. Evict reports
+// false if the launch has no turn, was told to leave as many SMs, or is gone.
 //
-// A launch that has not started, and is to leave all SMs, gives its turn up without starting.
-// An executor of an older version does not expect that. In its place Evict takes the turn back
-// and counts an eviction.
+// A launch that has not started, and is to leave all SMs, gives its turn up without starting. An
+// executor of an older version does not expect that. In its place Evict takes the turn back and
+// counts an eviction.
 func (s *LaunchSlot) Evict(launch uint64, belowSM uint32, now, deadline time.Duration) bool {
 	l, state := s.State()
 	more := state == slotstate.ToEvict && belowSM > s.l.belowSM.Load()
@@ -278,9 +274,8 @@ func (s *LaunchSlot) withdrawFor(launch uint64, belowSM uint32, now time.Duratio
 	return true
 }
 
-// Recall tells a launch that was told to leave that it may stay, and take the SMs that it has
-// left, and wakes its executor. It reports false if the launch was not told to leave, or has
-// left.
+// Recall tells a launch that was told to leave that it may stay, and take the SMs that it has left,
+// and wakes its executor. It reports false if the launch was not told to leave, or has left.
 func (s *LaunchSlot) Recall(launch uint64) bool {
 	return s.step(launch, slotstate.Recalled) && s.wakeExecutor()
 }

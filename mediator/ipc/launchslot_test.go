@@ -126,8 +126,8 @@ func TestSlotsAreReusedOldestFirst(t *testing.T) {
 	}
 }
 
-// TestSlotsOfADeadExecutor: the launches of a dead executor are ended, in whatever state, and
-// those of the guest's other contexts are not.
+// TestSlotsOfADeadExecutor: the launches of a dead executor are ended, in whatever state, and those
+// of the guest's other contexts are not.
 func TestSlotsOfADeadExecutor(t *testing.T) {
 	serve, vm := newPages(t)
 	to := []func(c Claim){
@@ -188,8 +188,8 @@ func TestSlotsOfADeadExecutor(t *testing.T) {
 	}
 }
 
-// TestConcurrentClaims has executors claim, run and end launches beside a daemon that schedules
-// and evicts them. No slot is claimed twice, none is lost, and each launch has its own number.
+// TestConcurrentClaims has executors claim, run and end launches beside a daemon that schedules and
+// evicts them. No slot is claimed twice, none is lost, and each launch has its own number.
 func TestConcurrentClaims(t *testing.T) {
 	serve, exec := newPages(t)
 	serve.SetMode(ModeByKernel)
@@ -442,8 +442,8 @@ func oldPage(t *testing.T, version int, says uint32) *os.File {
 	return f
 }
 
-// TestOlderVersions: a page of an older version works, without launch slots. A page whose size
-// does not match its version is refused.
+// TestOlderVersions: a page of an older version works, without launch slots. A page whose size does
+// not match its version is refused.
 func TestOlderVersions(t *testing.T) {
 	p, err := OpenControlPage(oldPage(t, 1, 1))
 	if err != nil {

@@ -2,8 +2,7 @@ package ipc
 
 import "sync/atomic"
 
-// unlimited stands for no limit. It is so low that the sum of all contexts' words can't
-// overflow.
+// unlimited stands for no limit. It is so low that the sum of all contexts' words can't overflow.
 const unlimited = 1 << 56
 
 // takeAttempts bounds how often Take starts again because other contexts called it at the same
@@ -13,18 +12,17 @@ const takeAttempts = 1 << 10
 // Memory is a guest's GPU memory limit, as one of the guest's contexts uses it. It implements
 // gpu.Budget.
 //
-// What each context has taken is a word in its slot, which only its executor writes; the sum
-// never exceeds the limit. When an executor dies vm frees the slot, and with it what the
-// context had. The limit is the guest's and not the context's, and is kept here and not in the
-// GPU, because GPUs other than the soft one don't know guests.
+// What each context has taken is a word in its slot, which only its executor writes; the sum never
+// exceeds the limit. When an executor dies vm frees the slot, and with it what the context had. The
+// limit is the guest's and not the context's, and is kept here and not in the GPU, because GPUs
+// other than the soft one don't know guests.
 type Memory struct {
 	page  *ControlPage
 	own   *atomic.Uint64
 	limit uint64
 }
 
-// Memory returns the guest's memory for the context in a slot. limit is in bytes; 0 is no
-// limit.
+// Memory returns the guest's memory for the context in a slot. limit is in bytes; 0 is no limit.
 func (p *ControlPage) Memory(slot int, limit uint64) *Memory {
 	if limit == 0 || limit > unlimited {
 		limit = unlimited
@@ -43,9 +41,9 @@ func (p *ControlPage) MemoryTaken() uint64 {
 
 // Take takes n bytes, or reports false and takes nothing.
 //
-// It adds the bytes to the context's word first and then sums all words. Of several contexts
-// that do so at once, the last one to sum sees all others, so the limit is never exceeded; and
-// the last one to withdraw sees no other, so it may try again.
+// It adds the bytes to the context's word first and then sums all words. Of several contexts that
+// do so at once, the last one to sum sees all others, so the limit is never exceeded; and the last
+// one to withdraw sees no other, so it may try again.
 func (m *Memory) Take(n uint64) bool {
 	for range takeAttempts {
 		if free, _ := m.Room(); n > free {

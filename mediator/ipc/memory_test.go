@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMemoryIsSharedByContexts: contexts take and give memory, and end. What is taken is
-// always the plain sum, and never more than the limit.
+// TestMemoryIsSharedByContexts: contexts take and give memory, and end. What is taken is always the
+// plain sum, and never more than the limit.
 func TestMemoryIsSharedByContexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		page, err := NewControlPage()
@@ -86,8 +86,8 @@ func TestMemoryWithoutALimit(t *testing.T) {
 	}
 }
 
-// TestMemoryTakenConcurrently: of contexts that ask at once for what only one can have,
-// one gets it, and the limit is never exceeded.
+// TestMemoryTakenConcurrently: of contexts that ask at once for what only one can have, one gets
+// it, and the limit is never exceeded.
 func TestMemoryTakenConcurrently(t *testing.T) {
 	page, other := newPages(t)
 	const rounds, contexts = 500, 8

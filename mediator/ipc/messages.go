@@ -11,14 +11,14 @@ type Kind string
 
 // Messages between vm and exec.
 const (
-	// KindSetup (vm to exec) is the first message: body [Setup]; files BAR2, the guest's
-	// control page and, if vm has it, the file of [ControlPage.SetSuspensionFile].
+	// KindSetup (vm to exec) is the first message: body [Setup]; files BAR2, the guest's control
+	// page and, if vm has it, the file of [ControlPage.SetSuspensionFile].
 	KindSetup Kind = "setup"
-	// KindReady (exec to vm): the context carries out commands or, with Error set, never
-	// will. Then its body may be a [Fault] with the reason's code.
+	// KindReady (exec to vm): the context carries out commands or, with Error set, never will. Then
+	// its body may be a [Fault] with the reason's code.
 	KindReady Kind = "ready"
-	// KindOpen and KindShut (vm to exec) open and close a channel: body [Channel]. Each is
-	// answered by a message of its kind and ID, with Error set if it failed.
+	// KindOpen and KindShut (vm to exec) open and close a channel: body [Channel]. Each is answered
+	// by a message of its kind and ID, with Error set if it failed.
 	KindOpen Kind = "open-channel"
 	KindShut Kind = "close-channel"
 	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body [Vector]; file the
@@ -31,11 +31,11 @@ const (
 // KindFailed (exec to vm): a channel is no longer fetched; body [ChannelFailure].
 const KindFailed Kind = "channel-failed"
 
-// KindHandles carries the handles by which the GPU's driver knows a context: body [Handles],
-// files the driver's. exec sends it to vm once after [KindReady], if its context has handles
-// and the [Setup] says that vm wants them. vm passes them on to the daemon, and to each later
-// daemon. A message without files says that the executor has ended, and that the daemon is to
-// close what it was passed.
+// KindHandles carries the handles by which the GPU's driver knows a context: body [Handles], files
+// the driver's. exec sends it to vm once after [KindReady], if its context has handles and the
+// [Setup] says that vm wants them. vm passes them on to the daemon, and to each later daemon. A
+// message without files says that the executor has ended, and that the daemon is to close what it
+// was passed.
 const KindHandles Kind = "handles"
 
 // Bounds of a context's handles.
@@ -48,11 +48,10 @@ const (
 
 // Messages between vm and serve, over the guest's control socket.
 const (
-	// KindHello (vm to serve) is the first message: body [Hello], file the guest's control
-	// page.
+	// KindHello (vm to serve) is the first message: body [Hello], file the guest's control page.
 	KindHello Kind = "hello"
-	// KindLog (serve to vm) replaces the process's standard error: file the daemon's pipe. A
-	// vm of an older version ignores it.
+	// KindLog (serve to vm) replaces the process's standard error: file the daemon's pipe. A vm of
+	// an older version ignores it.
 	KindLog Kind = "log"
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
@@ -68,11 +67,10 @@ type GPU struct {
 	Kind string `json:"kind"`
 	// Device is the UUID of an NVIDIA GPU, "GPU-…".
 	Device string `json:"device,omitempty"`
-	// AllowUnknownDriver allows an NVIDIA driver of an unknown version, without the abilities
-	// that need its calls.
+	// AllowUnknownDriver allows an NVIDIA driver of an unknown version, without the abilities that
+	// need its calls.
 	AllowUnknownDriver bool `json:"allow_unknown_driver,omitempty"`
-	// Connections is how many hardware channels a context's streams share; 0 is CUDA's own
-	// choice.
+	// Connections is how many hardware channels a context's streams share; 0 is CUDA's own choice.
 	Connections int `json:"connections,omitempty"`
 	// Socket is the soft GPU's socket.
 	Socket string `json:"socket,omitempty"`
@@ -85,9 +83,9 @@ type Setup struct {
 	Slot int `json:"slot"`
 	// GPU is the physical GPU that the context is made on.
 	GPU GPU `json:"gpu"`
-	// Header is the size of the device's part at the start of BAR2, in bytes, and Rings that of
-	// the rings' part behind it. No command may name either. If Rings is 0, as with a vm or a
-	// guest's driver of an older version, rings may lie anywhere behind the header.
+	// Header is the size of the device's part at the start of BAR2, in bytes, and Rings that of the
+	// rings' part behind it. No command may name either. If Rings is 0, as with a vm or a guest's
+	// driver of an older version, rings may lie anywhere behind the header.
 	Header int `json:"header"`
 	Rings  int `json:"rings,omitempty"`
 	// LastFault is the fault that ended this context's predecessor.
@@ -110,8 +108,7 @@ type Handles struct {
 	Names json.RawMessage `json:"names,omitempty"`
 }
 
-// ReadHandles decodes a [KindHandles] message and checks its bounds. The files stay the
-// message's.
+// ReadHandles decodes a [KindHandles] message and checks its bounds. The files stay the message's.
 func (m *Message) ReadHandles() (Handles, error) {
 	var h Handles
 	if err := m.Decode(&h); err != nil {
@@ -159,8 +156,8 @@ type ChannelFailure struct {
 	Code       uint32 `json:"code"`
 }
 
-// Hello introduces a guest's virtual GPU to the daemon. It does not identify the guest: the
-// daemon knows the sending process from the kernel, and the guest from its own saved state.
+// Hello introduces a guest's virtual GPU to the daemon. It does not identify the guest: the daemon
+// knows the sending process from the kernel, and the guest from its own saved state.
 type Hello struct {
 	Version string `json:"version"`
 }
@@ -171,8 +168,8 @@ type Spec struct {
 	// Domain and DomainUUID identify the guest's libvirt domain.
 	Domain     string `json:"domain,omitempty"`
 	DomainUUID string `json:"domain_uuid,omitempty"`
-	// Granted are the terms that the domain's metadata granted last, or that the guest was
-	// created with; nil if they are not known.
+	// Granted are the terms that the domain's metadata granted last, or that the guest was created
+	// with; nil if they are not known.
 	Granted *Terms `json:"granted,omitempty"`
 	// Socket is the path that the guest's VMM connects to.
 	Socket string `json:"socket"`
@@ -202,8 +199,7 @@ type Sandbox struct {
 	Cgroup string `json:"cgroup,omitempty"`
 }
 
-// Peer is a process, by its number or by a file that holds the number and is
-// read each time.
+// Peer is a process, by its number or by a file that holds the number and is read each time.
 type Peer struct {
 	PID     int    `json:"pid,omitempty"`
 	PIDFile string `json:"pid_file,omitempty"`

@@ -6,14 +6,14 @@ import "time"
 type Mode uint32
 
 const (
-	// ModeFree: guests. A launch does not wait for the daemon; a preemptible one can be told
-	// to leave.
+	// ModeFree: guests. A launch does not wait for the daemon; a preemptible one can be told to
+	// leave.
 	ModeFree Mode = iota
 	// ModeByKernel: launches. Each waits for its turn.
 	ModeByKernel
-	// ModeAhead: launches, and no other guest's launch goes before this guest's most urgent
-	// ones. These are announced and don't wait. An executor of the version before takes
-	// it for ModeByKernel.
+	// ModeAhead: launches, and no other guest's launch goes before this guest's most urgent ones.
+	// These are announced and don't wait. An executor of the version before takes it for
+	// ModeByKernel.
 	ModeAhead
 )
 
@@ -39,8 +39,8 @@ func (p *ControlPage) Mode() Mode {
 	return ModeByKernel // as older versions took a mode that they did not know
 }
 
-// SetBusyWait records whether executors whose kernel may be told to leave poll for that
-// instead of sleeping. The daemon calls it.
+// SetBusyWait records whether executors whose kernel may be told to leave poll for that instead of
+// sleeping. The daemon calls it.
 func (p *ControlPage) SetBusyWait(b bool) {
 	if p.launches != nil && b != p.BusyWait() {
 		storeBool(&p.launches.busyWait, b)

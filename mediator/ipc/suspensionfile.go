@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A daemon gets a guest's control page from the guest's process. So a daemon that has just
-// started can't suspend a guest whose process is stopped or swapped out, though the guest's
-// executors run on. For that time the daemon has a file of its own with one word: the instant
-// of clock.Real until which the guest is suspended. The guest's processes can only read the
-// file. They read it while the page says that the daemon is silent, and never map it.
+// A daemon gets a guest's control page from the guest's process. So a daemon that has just started
+// can't suspend a guest whose process is stopped or swapped out, though the guest's executors run
+// on. For that time the daemon has a file of its own with one word: the instant of clock.Real until
+// which the guest is suspended. The guest's processes can only read the file. They read it while
+// the page says that the daemon is silent, and never map it.
 
 // suspensionFileBytes is the file's size.
 const suspensionFileBytes = 8
@@ -24,8 +24,8 @@ const suspensionFileBytes = 8
 // suspensionReadInterval is the time between two reads of the file.
 const suspensionReadInterval = 10 * time.Millisecond
 
-// NewSuspensionFile creates the file at path, with the guest not suspended, and opens it
-// read-only for the guest's processes. The caller closes it.
+// NewSuspensionFile creates the file at path, with the guest not suspended, and opens it read-only
+// for the guest's processes. The caller closes it.
 func NewSuspensionFile(path string) (*os.File, error) {
 	if err := os.WriteFile(path, make([]byte, suspensionFileBytes), 0o600); err != nil {
 		return nil, fmt.Errorf("make a guest's suspension: %w", err)
@@ -37,8 +37,8 @@ func NewSuspensionFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// SuspendUntil suspends the guest whose file is at path until an instant of clock.Real, for as
-// long as the guest's page is silent; 0 ends the suspension. It fails if there is no file.
+// SuspendUntil suspends the guest whose file is at path until an instant of clock.Real, for as long
+// as the guest's page is silent; 0 ends the suspension. It fails if there is no file.
 func SuspendUntil(path string, until time.Duration) (err error) {
 	// Opening another kind of file, such as a pipe, must not block.
 	f, err := os.OpenFile(path, os.O_WRONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
@@ -59,12 +59,12 @@ type suspensionFile struct {
 	next atomic.Int64 // when to read it again
 }
 
-// SetSuspensionFile has SuspendWord obey the file f as well. f stays the caller's, and must
-// stay open as long as the page. SetSuspensionFile is called before the page's other methods.
+// SetSuspensionFile has SuspendWord obey the file f as well. f stays the caller's, and must stay
+// open as long as the page. SetSuspensionFile is called before the page's other methods.
 func (p *ControlPage) SetSuspensionFile(f *os.File) { p.suspension.f = f }
 
-// suspends reports whether the file says that the guest is suspended at now. A file that can't
-// be read suspends nothing.
+// suspends reports whether the file says that the guest is suspended at now. A file that can't be
+// read suspends nothing.
 func (s *suspensionFile) suspends(now time.Duration) bool {
 	if s.f == nil {
 		return false

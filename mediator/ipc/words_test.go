@@ -8,8 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWordsAreBounded: impossible words that a guest's process wrote are read as possible
-// values.
+// TestWordsAreBounded: impossible words that a guest's process wrote are read as possible values.
 func TestWordsAreBounded(t *testing.T) {
 	p, err := NewControlPage()
 	if err != nil {

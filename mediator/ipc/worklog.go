@@ -12,20 +12,20 @@ const (
 	intervalBytes = 16
 )
 
-// WorkLogIntervals is how many unread intervals a context's log has room for: what kernels of
-// 20 µs with gaps between them come to in 20 ms. If there are more, the log counts gaps too.
+// WorkLogIntervals is how many unread intervals a context's log has room for: what kernels of 20 µs
+// with gaps between them come to in 20 ms. If there are more, the log counts gaps too.
 const WorkLogIntervals = 512
 
-// From mergeFrom unread intervals on, an interval that is within mergeGap of the newest one
-// extends it. The gap is about what the GPU takes from the end of a kernel to the start of the
-// next one in its queue.
+// From mergeFrom unread intervals on, an interval that is within mergeGap of the newest one extends
+// it. The gap is about what the GPU takes from the end of a kernel to the start of the next one in
+// its queue.
 const (
 	mergeFrom = WorkLogIntervals / 2
 	mergeGap  = 5 * time.Microsecond
 )
 
-// workArea follows the launch slots on the page. The daemon reads it where the GPU records
-// which channel group has its turn but not whether it computes.
+// workArea follows the launch slots on the page. The daemon reads it where the GPU records which
+// channel group has its turn but not whether it computes.
 type workArea struct {
 	// Written by serve.
 	wanted atomic.Uint32
@@ -34,14 +34,14 @@ type workArea struct {
 	contexts [MaxContexts]workLayout
 }
 
-// workLayout is a ring of intervals with one writer and one reader. The intervals from read up
-// to written are unread.
+// workLayout is a ring of intervals with one writer and one reader. The intervals from read up to
+// written are unread.
 //
-// Where many are unread, the writer extends the newest one while it is unread, and may do so
-// while the reader loads it. So an interval only grows: its start decreases and its end
-// increases, each by one store, and whatever the reader loads is a part of the final
-// interval. The reader reads the last interval of a call again in the next call, since it may
-// have grown in between; the writer no longer extends it then.
+// Where many are unread, the writer extends the newest one while it is unread, and may do so while
+// the reader loads it. So an interval only grows: its start decreases and its end increases, each
+// by one store, and whatever the reader loads is a part of the final interval. The reader reads the
+// last interval of a call again in the next call, since it may have grown in between; the writer no
+// longer extends it then.
 type workLayout struct {
 	// Written by exec.
 	written atomic.Uint64
@@ -62,9 +62,9 @@ func (i *intervalLayout) load() (start, end time.Duration) {
 	return time.Duration(i.start.Load()), time.Duration(i.end.Load())
 }
 
-// WorkLog is the log of when a context had something on the GPU: launches of all its
-// channels, on the GPU's clock. Its executor writes it, and serve reads it. It is a value; on
-// a page of an older version it is the zero WorkLog, whose methods do nothing.
+// WorkLog is the log of when a context had something on the GPU: launches of all its channels, on
+// the GPU's clock. Its executor writes it, and serve reads it. It is a value; on a page of an older
+// version it is the zero WorkLog, whose methods do nothing.
 type WorkLog struct {
 	l    *workLayout
 	area *workArea
@@ -91,10 +91,9 @@ func (p *ControlPage) SetWorkLogWanted(wanted bool) {
 // Wanted reports whether the log is read. If not, there is no need to write it.
 func (w WorkLog) Wanted() bool { return w.l != nil && w.area.wanted.Load() != 0 }
 
-// Add adds an interval in which a launch was on the GPU; the context's executor calls it.
-// Intervals may overlap and come in any order. If hundreds are unread, an interval close to
-// the newest one extends it; if the log is full, any interval does, and the time between is
-// counted too.
+// Add adds an interval in which a launch was on the GPU; the context's executor calls it. Intervals
+// may overlap and come in any order. If hundreds are unread, an interval close to the newest one
+// extends it; if the log is full, any interval does, and the time between is counted too.
 func (w WorkLog) Add(start, end time.Duration) {
 	if w.l == nil || end <= start {
 		return
@@ -116,16 +115,16 @@ func (w WorkLog) Add(start, end time.Duration) {
 	l.written.Store(written + 1)
 }
 
-// SetSince records that the context has had something on the GPU since t at the earliest, or
-// has nothing there if t is 0. The context's executor calls it, after it has added what ended.
+// SetSince records that the context has had something on the GPU since t at the earliest, or has
+// nothing there if t is 0. The context's executor calls it, after it has added what ended.
 func (w WorkLog) SetSince(t time.Duration) {
 	if w.l != nil {
 		w.l.since.Store(int64(t))
 	}
 }
 
-// Since returns since when the context has had something on the GPU, or 0. A reader that is to
-// miss nothing calls it before ReadAll.
+// Since returns since when the context has had something on the GPU, or 0. A reader that is to miss
+// nothing calls it before ReadAll.
 func (w WorkLog) Since() time.Duration {
 	if w.l == nil {
 		return 0
@@ -133,8 +132,8 @@ func (w WorkLog) Since() time.Duration {
 	return time.Duration(w.l.since.Load())
 }
 
-// ReadAll calls f with the last interval of the call before, which may have grown, and with
-// each interval that was added since. serve calls it, from one goroutine at a time.
+// ReadAll calls f with the last interval of the call before, which may have grown, and with each
+// interval that was added since. serve calls it, from one goroutine at a time.
 func (w WorkLog) ReadAll(f func(start, end time.Duration)) {
 	if w.l == nil {
 		return

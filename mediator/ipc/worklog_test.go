@@ -57,8 +57,8 @@ func TestWorkLogIsRead(t *testing.T) {
 	}
 }
 
-// TestWorkLogMerges: if many intervals are unread, those that touch become one, but one that
-// was read does not change.
+// TestWorkLogMerges: if many intervals are unread, those that touch become one, but one that was
+// read does not change.
 func TestWorkLogMerges(t *testing.T) {
 	w := newWork(t)
 	const us = time.Microsecond
@@ -79,8 +79,7 @@ func TestWorkLogMerges(t *testing.T) {
 	}
 }
 
-// TestWorkLogWithoutAReader: the newest interval is extended by those that there is no room
-// for.
+// TestWorkLogWithoutAReader: the newest interval is extended by those that there is no room for.
 func TestWorkLogWithoutAReader(t *testing.T) {
 	w := newWork(t)
 	for i := range 2 * WorkLogIntervals {
@@ -125,8 +124,7 @@ func TestWorkLogIsWanted(t *testing.T) {
 	}
 }
 
-// TestWorkLogWithImpossibleWords: whatever the writer wrote, the log is read through at most
-// once.
+// TestWorkLogWithImpossibleWords: whatever the writer wrote, the log is read through at most once.
 func TestWorkLogWithImpossibleWords(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		w := newWork(t)
@@ -140,8 +138,8 @@ func TestWorkLogWithImpossibleWords(t *testing.T) {
 	})
 }
 
-// TestWorkLogLosesNothing: a writer and a reader run concurrently. The union of what is read
-// is that of what was written, and no interval is read that was not written.
+// TestWorkLogLosesNothing: a writer and a reader run concurrently. The union of what is read is
+// that of what was written, and no interval is read that was not written.
 func TestWorkLogLosesNothing(t *testing.T) {
 	w := newWork(t)
 	const (
@@ -150,8 +148,7 @@ func TestWorkLogLosesNothing(t *testing.T) {
 		long = 10 * time.Microsecond
 	)
 	waiting := func() uint64 { return w.l.written.Load() - w.l.read.Load() }
-	// Every third interval touches the one before and extends it, and every fifth comes
-	// before it.
+	// Every third interval touches the one before and extends it, and every fifth comes before it.
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		for i := range time.Duration(n) {

@@ -9,8 +9,8 @@ import (
 )
 
 // Launch is one launch that waits or runs. Of the embedded [fairshare.Launch], which is what a
-// policy is shown, ID, Guest, Arrived and Predicted always hold; [Queue.Launches]
-// refreshes the rest. Arrived is never earlier than is possible, whatever the slot says.
+// policy is shown, ID, Guest, Arrived and Predicted always hold; [Queue.Launches] refreshes the
+// rest. Arrived is never earlier than is possible, whatever the slot says.
 type Launch struct {
 	fairshare.Launch
 	GuestName string
@@ -25,10 +25,11 @@ type Launch struct {
 	// ahead reports whether it went to the GPU by itself and the policy has not let it run yet: to
 	// the policy it waits.
 	ahead bool
-	// unstarted reports whether it was told to leave while it had its turn and was not on the GPU yet.
+	// unstarted reports whether it was told to leave while it had its turn and was not on the GPU
+	// yet.
 	unstarted bool
-	// evictions is how often it was seen to have left the GPU. unresponsive reports whether it
-	// did not leave when told to.
+	// evictions is how often it was seen to have left the GPU. unresponsive reports whether it did
+	// not leave when told to.
 	evictions    uint32
 	unresponsive bool
 	progress
@@ -99,9 +100,9 @@ func (l *Launch) Run(now time.Duration) bool {
 	return false
 }
 
-// Evict tells the launch to leave the SMs below belowSM by deadline, an instant; 0 is none. One that is on its way to the GPU
-// and is to leave all SMs gives its turn up. Evict returns false if the launch has no turn, can't be evicted, or was told to
-// leave as many SMs already.
+// Evict tells the launch to leave the SMs below belowSM by deadline, an instant; 0 is none. One
+// that is on its way to the GPU and is to leave all SMs gives its turn up. Evict returns false if
+// the launch has no turn, can't be evicted, or was told to leave as many SMs already.
 func (l *Launch) Evict(belowSM uint32, now, deadline time.Duration) bool {
 	before := &l.slot
 	if l.over || l.excluded != notExcluded || !before.Evictable || !before.State.OnGPU() {

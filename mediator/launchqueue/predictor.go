@@ -10,8 +10,8 @@ import (
 )
 
 // Predictor estimates how long the launches on one GPU run and what evicting them costs, by what
-// earlier ones took (FLEP §4.2). Each guest has models of its own, so a guest that makes up
-// kernels spoils no other guest's predictions. The zero value is ready to use.
+// earlier ones took (FLEP §4.2). Each guest has models of its own, so a guest that makes up kernels
+// spoils no other guest's predictions. The zero value is ready to use.
 type Predictor struct {
 	guests map[fairshare.GuestID]*guestPredictor
 	all    predictions

@@ -55,8 +55,8 @@ type Slots interface {
 	LaunchSlot(i int) *ipc.LaunchSlot
 }
 
-// Guest is a guest whose slots are read. Mode, Ceiling and TimeLimit are the daemon's own
-// settings and never read back from shared memory.
+// Guest is a guest whose slots are read. Mode, Ceiling and TimeLimit are the daemon's own settings
+// and never read back from shared memory.
 type Guest struct {
 	ID        fairshare.GuestID
 	Name      string
@@ -85,8 +85,8 @@ func (g *Guest) sanitize(s *ipc.Launch, now time.Duration) {
 type Change struct {
 	Kind   ChangeKind
 	Launch *Launch
-	// Took is how long an evicted launch took to leave, 0 if it was not asked to; with
-	// TurnUnused, how long others waited for it.
+	// Took is how long an evicted launch took to leave, 0 if it was not asked to; with TurnUnused,
+	// how long others waited for it.
 	Took time.Duration
 }
 
@@ -252,8 +252,8 @@ func (q *Queue) end(l *Launch, how ChangeKind, report func(Change)) {
 	}
 }
 
-// Drop stops tracking a launch whose slot is not what it was at the last read. If there is a
-// launch in it, the next read finds that.
+// Drop stops tracking a launch whose slot is not what it was at the last read. If there is a launch
+// in it, the next read finds that.
 func (q *Queue) Drop(l *Launch, report func(Change)) { q.end(l, Gone, report) }
 
 // Reannounce queues an arrival of every launch, for another policy.

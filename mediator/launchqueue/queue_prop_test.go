@@ -12,8 +12,8 @@ import (
 	"vgpud/mediator/ipc/slotstate"
 )
 
-// TestQueueNeverLosesLaunches has executors and a policy do as they like: what the policy is told adds up to the
-// launches that there are.
+// TestQueueNeverLosesLaunches has executors and a policy do as they like: what the policy is told
+// adds up to the launches that there are.
 func TestQueueNeverLosesLaunches(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		f := newFixture(t, 3)

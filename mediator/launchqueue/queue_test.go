@@ -75,8 +75,8 @@ func (f *fixture) read() {
 	})
 }
 
-// events returns the events that the policy is told of, with the launches that it is shown at each: their
-// numbers, a + if the launch runs and a - if it is to leave.
+// events returns the events that the policy is told of, with the launches that it is shown at each:
+// their numbers, a + if the launch runs and a - if it is to leave.
 func (f *fixture) events() (s []string) {
 	for {
 		ev, ok := f.queue.Next()
@@ -216,8 +216,8 @@ func TestEvictionsAreSeen(t *testing.T) {
 	f.wantChanges("1 ended")
 }
 
-// TestSomeSMs: a launch may be told to leave some of the SMs, then more of them, and then that it has all of
-// them again.
+// TestSomeSMs: a launch may be told to leave some of the SMs, then more of them, and then that it
+// has all of them again.
 func TestSomeSMs(t *testing.T) {
 	f := newFixture(t, 1)
 	c := f.submit(1, leaves)
@@ -256,7 +256,8 @@ func TestSomeSMs(t *testing.T) {
 	f.wantChanges("1 left")
 }
 
-// TestEvictionOnTheWay: a launch that is on its way to the GPU gives its turn up when told to leave.
+// TestEvictionOnTheWay: a launch that is on its way to the GPU gives its turn up when told to
+// leave.
 func TestEvictionOnTheWay(t *testing.T) {
 	f := newFixture(t, 1)
 	c := f.submit(1, leaves)
@@ -306,7 +307,8 @@ func TestEvictionOnTheWayRecalled(t *testing.T) {
 	f.wantEvents("finished 1:")
 }
 
-// TestEvictionOnTheWayIgnored: a launch that neither gives its turn up nor starts is not waited for.
+// TestEvictionOnTheWayIgnored: a launch that neither gives its turn up nor starts is not waited
+// for.
 func TestEvictionOnTheWayIgnored(t *testing.T) {
 	f := newFixture(t, 2)
 	for i := range f.guests {

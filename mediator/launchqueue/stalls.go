@@ -11,27 +11,26 @@ import (
 
 // Limits on how long others wait for a launch that was let to the GPU and makes no progress.
 const (
-	// TurnLimit is how long a launch may have its turn and leave the GPU idle while others wait.
-	// An executor puts one on the GPU in less than 0.1 ms, some more if the host has no processor
-	// for it; one that takes fifty times as long does something else, such as translating a
-	// module.
+	// TurnLimit is how long a launch may have its turn and leave the GPU idle while others wait. An
+	// executor puts one on the GPU in less than 0.1 ms, some more if the host has no processor for
+	// it; one that takes fifty times as long does something else, such as translating a module.
 	TurnLimit = 5 * time.Millisecond
 	// minBackoff and maxBackoff bound for how long the launches of its guest are then excluded:
-	// twice as long each time, and minBackoff again after maxBackoff without one. So a guest
-	// leaves the GPU idle for some 5 % of the time at most, however it goes about it.
+	// twice as long each time, and minBackoff again after maxBackoff without one. So a guest leaves
+	// the GPU idle for some 5 % of the time at most, however it goes about it.
 	minBackoff = TurnLimit
 	maxBackoff = 64 * TurnLimit
-	// maxUngranted is how long, in all, launches of a guest are believed to have the GPU that
-	// the daemon did not let there. Executors let launches run by themselves when the daemon was
-	// silent, and when a context is put back; both are exceptions. The sum decays in
-	// ungrantedDecay times as long as it took to accumulate.
+	// maxUngranted is how long, in all, launches of a guest are believed to have the GPU that the
+	// daemon did not let there. Executors let launches run by themselves when the daemon was
+	// silent, and when a context is put back; both are exceptions. The sum decays in ungrantedDecay
+	// times as long as it took to accumulate.
 	maxUngranted   = ipc.SilenceLimit
 	ungrantedDecay = 64
 	// timeLimitFactor times its time limit, plus ipc.LiarLimit, is how long a launch may have the
 	// GPU: the time limit is GPU time, and the executor enforces it.
 	timeLimitFactor = 2
-	// leaveFactor times the eviction deadline is how long a launch that is to leave counts as
-	// about to.
+	// leaveFactor times the eviction deadline is how long a launch that is to leave counts as about
+	// to.
 	leaveFactor = 2
 )
 
@@ -92,8 +91,8 @@ func (q *Queue) recount() {
 // othersWait reports whether launches of other guests wait.
 func (q *Queue) othersWait(gq *guestQueue) bool { return q.count.waiting > gq.waiting }
 
-// restartIdleTimes begins to count anew how long each launch keeps the GPU idle, if others had
-// the GPU since the last read.
+// restartIdleTimes begins to count anew how long each launch keeps the GPU idle, if others had the
+// GPU since the last read.
 func (q *Queue) restartIdleTimes(now time.Duration) {
 	q.recount()
 	if q.count.onGPU == 0 {
@@ -246,8 +245,8 @@ func (q *Queue) NextCheck() (at time.Duration, ok bool) {
 	return at, at < math.MaxInt64
 }
 
-// withdraw takes a launch's turn back and backs its guest off. A launch that was told to leave instead, and has not given its
-// turn up, is excluded until it does.
+// withdraw takes a launch's turn back and backs its guest off. A launch that was told to leave
+// instead, and has not given its turn up, is excluded until it does.
 func (q *Queue) withdraw(now time.Duration, l *Launch, report func(Change)) {
 	idle := time.Duration(0)
 	if l.unstarted {

@@ -9,8 +9,8 @@ import (
 	"vgpud/mediator/ipc/slotstate"
 )
 
-// TestBackoff: a guest that does not use its turns has fewer of them, up to a bound, and as many as the others
-// again once it uses them.
+// TestBackoff: a guest that does not use its turns has fewer of them, up to a bound, and as many as
+// the others again once it uses them.
 func TestBackoff(t *testing.T) {
 	var c conduct
 	now := time.Hour
@@ -32,7 +32,8 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestUngrantedLaunches: launches that run without a verdict are believed to while that is an exception.
+// TestUngrantedLaunches: launches that run without a verdict are believed to while that is an
+// exception.
 func TestUngrantedLaunches(t *testing.T) {
 	f := newFixture(t, 2)
 	for i := range f.guests {
@@ -64,8 +65,8 @@ func TestUngrantedLaunches(t *testing.T) {
 	}
 }
 
-// TestStuck: a launch that does not leave when told, or has the GPU for longer than it may, is excluded while others
-// wait, and is a launch like any other when it waits.
+// TestStuck: a launch that does not leave when told, or has the GPU for longer than it may, is
+// excluded while others wait, and is a launch like any other when it waits.
 func TestStuck(t *testing.T) {
 	for _, leaves := range []bool{false, true} {
 		f := newFixture(t, 2)
@@ -103,7 +104,8 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// TestOrdersAreNotReadBack: what a launch was told is what the daemon wrote, whatever the slot says.
+// TestOrdersAreNotReadBack: what a launch was told is what the daemon wrote, whatever the slot
+// says.
 func TestOrdersAreNotReadBack(t *testing.T) {
 	f := newFixture(t, 1)
 	c := f.submit(1, leaves)

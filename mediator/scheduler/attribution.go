@@ -10,8 +10,9 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// Process attribution finds out which guest a process on the GPU belongs to. A guest's executors are
-// children of its process; the kernel says so, not they, and none of them can become another guest's child.
+// Process attribution finds out which guest a process on the GPU belongs to. A guest's executors
+// are children of its process; the kernel says so, not they, and none of them can become another
+// guest's child.
 
 // processes remembers processes that no context claims. The watcher's goroutine alone uses it.
 type processes struct {
@@ -22,18 +23,19 @@ type processes struct {
 // unknownProcess is a process that was on a GPU though no context claims it.
 type unknownProcess struct {
 	since time.Duration // when it was first seen
-	// asked is when its parent was last looked up, and guest the number of the guest that it belongs to; 0
-	// is none.
+	// asked is when its parent was last looked up, and guest the number of the guest that it
+	// belongs to; 0 is none.
 	asked time.Duration
 	guest int
 }
 
 const (
-	// startupGrace is how long an executor may take to make its context before its GPU time is charged.
+	// startupGrace is how long an executor may take to make its context before its GPU time is
+	// charged.
 	startupGrace = time.Second
-	// ignoreFor is how long it is remembered that a process is no guest's: programs of the host use its
-	// GPUs too. A process that is a guest's is looked up again after recheckAfter, since its number may
-	// become another's.
+	// ignoreFor is how long it is remembered that a process is no guest's: programs of the host use
+	// its GPUs too. A process that is a guest's is looked up again after recheckAfter, since its
+	// number may become another's.
 	ignoreFor    = time.Second
 	recheckAfter = 5 * time.Second
 	// mostUnknown bounds how many processes are remembered.
@@ -62,16 +64,16 @@ func (p *processes) parent(pid int) int {
 	return ppid
 }
 
-// claimedPID is the process that a control page claims for a context. own reports whether it is a child of
-// the guest's process, as looked up at an instant.
+// claimedPID is the process that a control page claims for a context. own reports whether it is a
+// child of the guest's process, as looked up at an instant.
 type claimedPID struct {
 	pid int
 	own bool
 	at  time.Duration
 }
 
-// contextProcess returns pid, which the control page claims at now for a context, or 0 if that process does
-// not belong to the guest.
+// contextProcess returns pid, which the control page claims at now for a context, or 0 if that
+// process does not belong to the guest.
 func (s *Scheduler) contextProcess(now time.Duration, g *Guest, context, pid int) int {
 	p := &g.work.pids[context]
 	if g.o.PID == 0 || pid == 0 {
@@ -98,8 +100,8 @@ func (g *Guest) lastProcess(context, pid int) int {
 	return 0
 }
 
-// GroupOf implements [accounting.Attributor]: a guest is charged for all that a process of its has of the GPU if none
-// of its contexts claims that process.
+// GroupOf implements [accounting.Attributor]: a guest is charged for all that a process of its has
+// of the GPU if none of its contexts claims that process.
 func (s *Scheduler) GroupOf(now time.Duration, pid int) (id accounting.GroupID, ok bool) {
 	p := &s.processes
 	u, seen := p.unknown[pid]

@@ -31,8 +31,8 @@ func procOf(t *testing.T, parents map[int]int) string {
 	return dir
 }
 
-// TestLiesAboutProcesses: whichever processes a guest's page claims for its contexts, the guest is charged for all that its
-// processes have of the GPU, and the other guest for what its own have.
+// TestLiesAboutProcesses: whichever processes a guest's page claims for its contexts, the guest is
+// charged for all that its processes have of the GPU, and the other guest for what its own have.
 func TestLiesAboutProcesses(t *testing.T) {
 	const honest, liar, host = 100, 101, 99
 	for name, lie := range map[string]func(*ipc.ContextSlot){
@@ -74,7 +74,8 @@ func TestLiesAboutProcesses(t *testing.T) {
 	}
 }
 
-// TestStartsAreNotCharged: the GPU time that an executor takes to make its context is not charged, for no longer than that takes.
+// TestStartsAreNotCharged: the GPU time that an executor takes to make its context is not charged,
+// for no longer than that takes.
 func TestStartsAreNotCharged(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "none", Watching{})
 	h.loop.processes.proc = procOf(t, map[int]int{100: 50, 99: 1})
@@ -124,8 +125,9 @@ func TestParent(t *testing.T) {
 	}
 }
 
-// TestClaimedGroups: if two guests claim a channel group, it stays with the first one until that one does not claim it any more. A
-// guest is charged for a group that it has claimed also when its page does not say so any more.
+// TestClaimedGroups: if two guests claim a channel group, it stays with the first one until that
+// one does not claim it any more. A guest is charged for a group that it has claimed also when its
+// page does not say so any more.
 func TestClaimedGroups(t *testing.T) {
 	s := newScene(t)
 	a, b := s.join(1, 1, 3), s.join(2, 1, 4)

@@ -11,7 +11,8 @@ import (
 	"vgpud/mediator/ipc/slotstate"
 )
 
-// BenchmarkTurn measures how long a launch waits for its turn on a free GPU, from the executor's ring to the verdict in the slot.
+// BenchmarkTurn measures how long a launch waits for its turn on a free GPU, from the executor's
+// ring to the verdict in the slot.
 func BenchmarkTurn(b *testing.B) {
 	for _, policy := range []string{"fifo", "hpf"} {
 		b.Run(policy, func(b *testing.B) {
@@ -41,7 +42,8 @@ func BenchmarkTurn(b *testing.B) {
 	}
 }
 
-// BenchmarkDecide measures what the scheduler computes for one launch that arrives and ends among the launches of eight guests.
+// BenchmarkDecide measures what the scheduler computes for one launch that arrives and ends among
+// the launches of eight guests.
 func BenchmarkDecide(b *testing.B) {
 	s := newScene(b)
 	for id := range fairshare.GuestID(8) {

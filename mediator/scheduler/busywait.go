@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// BusyWait reports whether the daemon and executors poll for launches, and for the order to leave, rather
-// than sleep until they are woken. The zero value decides by itself and never polls for urgent guests.
+// BusyWait reports whether the daemon and executors poll for launches, and for the order to leave,
+// rather than sleep until they are woken. The zero value decides by itself and never polls for
+// urgent guests.
 type BusyWait struct {
 	Mode BusyWaitMode
 	// PollLimit is how long in a wait an urgent guest's executors may poll; 0 is not at all.
@@ -17,15 +18,15 @@ type BusyWait struct {
 type BusyWaitMode uint8
 
 const (
-	// BusyWaitAuto polls for a second after a kernel was told to leave, on a host with at least four
-	// processors.
+	// BusyWaitAuto polls for a second after a kernel was told to leave, on a host with at least
+	// four processors.
 	BusyWaitAuto BusyWaitMode = iota
 	BusyWaitAlways
 	BusyWaitNever
 )
 
-// Polling keeps a processor busy for each waiting thread. In BusyWaitAuto it is done on a host that has at
-// least minProcessors, and until busyWaitFor after a kernel was told to leave.
+// Polling keeps a processor busy for each waiting thread. In BusyWaitAuto it is done on a host that
+// has at least minProcessors, and until busyWaitFor after a kernel was told to leave.
 const (
 	minProcessors = 4
 	busyWaitFor   = time.Second
@@ -61,8 +62,9 @@ func (b *busyWait) now(at time.Duration) bool {
 	return b.enough() && b.evicted && at-b.last < busyWaitFor
 }
 
-// pollLimit returns how long in a wait an urgent guest's executors may poll. No eviction need have been
-// asked for: an urgent launch comes after a pause, and executors poll only while their pauses are short.
+// pollLimit returns how long in a wait an urgent guest's executors may poll. No eviction need have
+// been asked for: an urgent launch comes after a pause, and executors poll only while their pauses
+// are short.
 func (b *busyWait) pollLimit() time.Duration {
 	if b.Mode == BusyWaitNever || b.Mode != BusyWaitAlways && !b.enough() {
 		return 0

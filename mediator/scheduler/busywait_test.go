@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestBusyWaitWhileKernelsLeave: by default guests are told to poll from when a kernel is told to leave until a while
-// after the last one was.
+// TestBusyWaitWhileKernelsLeave: by default guests are told to poll from when a kernel is told to
+// leave until a while after the last one was.
 func TestBusyWaitWhileKernelsLeave(t *testing.T) {
 	for name, c := range map[string]struct {
 		mode        BusyWaitMode
@@ -54,8 +54,8 @@ func TestBusyWaitWhileKernelsLeave(t *testing.T) {
 	}
 }
 
-// TestPollLimit: under a policy by priority, the executors of guests whose launches go before another's may poll for
-// these.
+// TestPollLimit: under a policy by priority, the executors of guests whose launches go before
+// another's may poll for these.
 func TestPollLimit(t *testing.T) {
 	const most = 5 * ms
 	for name, c := range map[string]struct {

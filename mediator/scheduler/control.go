@@ -16,8 +16,8 @@ type Control struct {
 	Slices fairshare.SliceLimits
 }
 
-// SetControl changes how contexts are controlled. Time slices are left to the driver until the policy
-// says otherwise.
+// SetControl changes how contexts are controlled. Time slices are left to the driver until the
+// policy says otherwise.
 func (s *Scheduler) SetControl(c Control) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

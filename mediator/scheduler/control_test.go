@@ -23,8 +23,8 @@ type hardware struct {
 	controllers map[*Guest]*suspend.Controller
 }
 
-// controlled makes a scene's GPU one whose contexts can be controlled, and has each guest's first context be
-// controlled.
+// controlled makes a scene's GPU one whose contexts can be controlled, and has each guest's first
+// context be controlled.
 func (s *scene) controlled(c Control) *hardware {
 	s.t.Helper()
 	h := &hardware{Driver: &gputest.Driver{}, t: s.t, controllers: make(map[*Guest]*suspend.Controller)}
@@ -72,8 +72,8 @@ func (h *hardware) give(g *Guest, slot int, name string) {
 	}
 }
 
-// TestContextsAreDisabledAfterAWhile: what a suspended guest has on the GPU is taken off it when its time to end is over,
-// and put back when the guest is resumed, or the scheduler stops.
+// TestContextsAreDisabledAfterAWhile: what a suspended guest has on the GPU is taken off it when
+// its time to end is over, and put back when the guest is resumed, or the scheduler stops.
 func TestContextsAreDisabledAfterAWhile(t *testing.T) {
 	s := newScene(t)
 	a := s.join(1, 1, 1)
@@ -108,8 +108,8 @@ func TestContextsAreDisabledAfterAWhile(t *testing.T) {
 	until(t, "everything is undone", func() bool { return d.Disables("a") == 0 })
 }
 
-// TestDaemonThatStoodStillDoubts: it no longer relies on what it did before, whichever of its goroutines is the first to
-// show that it is there again. One that is late by less relies on it.
+// TestDaemonThatStoodStillDoubts: it no longer relies on what it did before, whichever of its
+// goroutines is the first to show that it is there again. One that is late by less relies on it.
 func TestDaemonThatStoodStillDoubts(t *testing.T) {
 	for name, first := range map[string]func(*scene){
 		"the heartbeat": func(s *scene) {
@@ -190,7 +190,8 @@ func TestNothingIsDisabled(t *testing.T) {
 	}
 }
 
-// TestSlicesAreSet as the policy says, until there is another policy, or they are not wanted any more.
+// TestSlicesAreSet as the policy says, until there is another policy, or they are not wanted any
+// more.
 func TestSlicesAreSet(t *testing.T) {
 	slice := func(id fairshare.GuestID, d time.Duration) fairshare.Verdict {
 		return fairshare.Verdict{Guest: id, Action: fairshare.Slice, Slice: d}

@@ -9,8 +9,9 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// If a GPU is accounted by what executors record, contexts are charged by numbers of the scheduler's own:
-// their channel groups may not be known, and what a control page says of them is only its guest's word.
+// If a GPU is accounted by what executors record, contexts are charged by numbers of the
+// scheduler's own: their channel groups may not be known, and what a control page says of them is
+// only its guest's word.
 
 // assignNumbers gives each guest without a number the least one, from 1 on, that no other has.
 func assignNumbers(guests []*Guest) {
@@ -53,12 +54,13 @@ func (s *Scheduler) chargedGroups(g *Guest, f func(accounting.GroupID)) {
 	}
 }
 
-// mostOwned is how many groups a guest has at most, those included that it says no more that it has.
+// mostOwned is how many groups a guest has at most, those included that it says no more that it
+// has.
 const mostOwned = 2 * ipc.MaxContexts
 
-// claimGroups finds out whose the hardware's channel groups are. All that is known of that is what the
-// guests say: a group belongs to the guest that claimed it first, until that guest does not claim it any
-// more and another one does.
+// claimGroups finds out whose the hardware's channel groups are. All that is known of that is what
+// the guests say: a group belongs to the guest that claimed it first, until that guest does not
+// claim it any more and another one does.
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) claimGroups(guests []*Guest) {

@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestNumbers: as guests come and go, no two contexts have one number, a guest's numbers stay the same, and numbers don't grow
-// beyond the number of guests.
+// TestNumbers: as guests come and go, no two contexts have one number, a guest's numbers stay the
+// same, and numbers don't grow beyond the number of guests.
 func TestNumbers(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		var guests []*Guest

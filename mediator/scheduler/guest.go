@@ -17,8 +17,8 @@ import (
 type Executors interface {
 	// Activity returns what the guest's contexts have done, and what they have under way at now.
 	Activity(now time.Duration) Activity
-	// Outstanding returns how many commands of a context, 0 to ipc.MaxContexts-1, were given to
-	// the GPU and have not ended.
+	// Outstanding returns how many commands of a context, 0 to ipc.MaxContexts-1, were given to the
+	// GPU and have not ended.
 	Outstanding(context int) uint64
 	// Groups calls f with each channel group of the GPU that the guest's contexts are now.
 	Groups(f func(accounting.GroupID))
@@ -56,28 +56,29 @@ type Orders struct {
 	Terms     ipc.Terms
 }
 
-// Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has the
-// implementation.
+// Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has
+// the implementation.
 type Controller interface {
 	// SetDesired changes the desired state of all of the guest's contexts.
 	SetDesired(suspend.DesiredState)
-	// Invalidate says that the daemon stood still, so that executors may have changed the actual state.
+	// Invalidate says that the daemon stood still, so that executors may have changed the actual
+	// state.
 	Invalidate()
 }
 
 // GuestOptions describe a guest. Page or Executors must be set.
 type GuestOptions struct {
 	Name string
-	// PID is the process whose children the guest's executors are. 0 believes what the control
-	// page says about processes.
+	// PID is the process whose children the guest's executors are. 0 believes what the control page
+	// says about processes.
 	PID int
 	// TimeLimit is how long a kernel may run; 0 is no limit.
 	TimeLimit time.Duration
 	// Terms are what the guest is granted, and Bill what it was charged by an earlier daemon.
 	Terms ipc.Terms
 	Bill  ipc.Bill
-	// Page is the guest's control page. It must stay open until Remove has returned. Without a
-	// page there are no launch slots and no records of work.
+	// Page is the guest's control page. It must stay open until Remove has returned. Without a page
+	// there are no launch slots and no records of work.
 	Page *ipc.ControlPage
 	// Executors, if set, takes the place of what the page says about contexts.
 	Executors Executors
@@ -85,8 +86,8 @@ type GuestOptions struct {
 	Controller Controller
 }
 
-// Guest is the scheduler's half of a guest. Its exported methods may be called from any
-// goroutine; they take mu alone.
+// Guest is the scheduler's half of a guest. Its exported methods may be called from any goroutine;
+// they take mu alone.
 type Guest struct {
 	o GuestOptions
 	// id and number are set by Add and guarded by the scheduler's roster lock.
@@ -99,8 +100,8 @@ type Guest struct {
 
 	work workReader // used by the watcher's goroutine alone
 
-	// The scheduler's mu guards these: the channel groups that are taken to be the guest's,
-	// whether it claimed one that is another guest's, and its recent history.
+	// The scheduler's mu guards these: the channel groups that are taken to be the guest's, whether
+	// it claimed one that is another guest's, and its recent history.
 	owned     []accounting.GroupID
 	contested bool
 	recent    recent
@@ -184,8 +185,8 @@ func (g *Guest) launchMode() (mode ipc.Mode, busyWait bool) {
 	return o.Mode, o.BusyWait
 }
 
-// SetSuspended carries out a verdict at now, an instant of the host's clock. It reports whether
-// the verdict was a new one.
+// SetSuspended carries out a verdict at now, an instant of the host's clock. It reports whether the
+// verdict was a new one.
 func (g *Guest) SetSuspended(suspend bool, now time.Duration) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -202,9 +203,9 @@ func (g *Guest) SetSuspended(suspend bool, now time.Duration) bool {
 	return changed
 }
 
-// stoodStill is how long the daemon may have been silent without a doubt that the guest's
-// executors have followed its orders all the while. They don't after ipc.SuspensionLimit, and both
-// sides may be late to look at the time that they go by.
+// stoodStill is how long the daemon may have been silent without a doubt that the guest's executors
+// have followed its orders all the while. They don't after ipc.SuspensionLimit, and both sides may
+// be late to look at the time that they go by.
 const stoodStill = ipc.SuspensionLimit / 2
 
 // Heartbeat shows the executors that the daemon is alive at now, an instant of the host's clock.
@@ -252,8 +253,8 @@ type GuestStatus struct {
 	// Bill includes the present suspension. None of its sums ever goes back.
 	Bill              ipc.Bill
 	Active, Suspended bool
-	// Share is the guest's part of the GPU time that all guests used lately, and Entitled the
-	// part that its terms entitle it to among the active guests.
+	// Share is the guest's part of the GPU time that all guests used lately, and Entitled the part
+	// that its terms entitle it to among the active guests.
 	Share, Entitled float64
 	Activity        Activity
 	Groups          []accounting.GroupID

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// TestSuspensionsAreACounter: the time for which a guest was suspended never goes back, also when asked about an earlier instant.
+// TestSuspensionsAreACounter: the time for which a guest was suspended never goes back, also when
+// asked about an earlier instant.
 func TestSuspensionsAreACounter(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)

@@ -6,7 +6,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestSuspendWordIsNotReadBack: a guest is suspended until the scheduler resumes it, whatever is written on its page meanwhile.
+// TestSuspendWordIsNotReadBack: a guest is suspended until the scheduler resumes it, whatever is
+// written on its page meanwhile.
 func TestSuspendWordIsNotReadBack(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
@@ -28,8 +29,8 @@ func TestSuspendWordIsNotReadBack(t *testing.T) {
 	}
 }
 
-// TestModeIsNotReadBack: what is written on a page about how to wait for launches makes no listener poll, and is overwritten by the
-// next decision.
+// TestModeIsNotReadBack: what is written on a page about how to wait for launches makes no listener
+// poll, and is overwritten by the next decision.
 func TestModeIsNotReadBack(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)

@@ -31,8 +31,8 @@ type launches struct {
 // checkAgain is after how long to read again what should have been done by now.
 const checkAgain = time.Millisecond
 
-// LaunchesChanged reads the guests' launch slots, and tells the policy of every launch that arrived,
-// ended or left the GPU. It is called when a guest's executors have changed a slot.
+// LaunchesChanged reads the guests' launch slots, and tells the policy of every launch that
+// arrived, ended or left the GPU. It is called when a guest's executors have changed a slot.
 func (s *Scheduler) LaunchesChanged() { s.locked(s.readLaunches) }
 
 // readLaunches reads the guests' launch slots, and tells the policy of one event after the other.
@@ -94,9 +94,9 @@ func (l *launches) setEvictionDeadline(d time.Duration) {
 	l.queue.SetEvictionDeadline(d)
 }
 
-// deadline returns by when a launch that is told now to leave must have left; 0 is never. While other
-// commands are on the GPU, the launch may have to wait until it is on itself and sees that it is to
-// leave: for each of them as long as a kernel of that guest may run.
+// deadline returns by when a launch that is told now to leave must have left; 0 is never. While
+// other commands are on the GPU, the launch may have to wait until it is on itself and sees that it
+// is to leave: for each of them as long as a kernel of that guest may run.
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) deadline(guests []*Guest, l *launchqueue.Launch, now time.Duration) time.Duration {
@@ -195,7 +195,8 @@ func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now 
 		case l == nil:
 		case v.Action == fairshare.Run:
 			if !l.Run(now) && l.Ready() {
-				// Its slot is not what it was: the policy is told so at once, and asked whose turn it is then.
+				// Its slot is not what it was: the policy is told so at once, and asked whose turn
+				// it is then.
 				ls.queue.Drop(l, func(c launchqueue.Change) { s.launchChanged(guests, c) })
 				ls.timers.readBy(now)
 			}
@@ -210,10 +211,10 @@ func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now 
 
 // launchMode returns how the executors of one of the guests are to treat launches.
 //
-// A launch that would be let run whatever else there is need not wait for that, which takes a way to
-// the daemon and back. It is so if the guest is alone, and if the policy goes by priority, no other
-// guest may be as urgent, and the hardware takes turns by itself, so that the launch has its turn while
-// others are still told to leave.
+// A launch that would be let run whatever else there is need not wait for that, which takes a way
+// to the daemon and back. It is so if the guest is alone, and if the policy goes by priority, no
+// other guest may be as urgent, and the hardware takes turns by itself, so that the launch has its
+// turn while others are still told to leave.
 //
 // Preconditions: s.mu is held.
 func (s *Scheduler) launchMode(g *Guest, guests []*Guest) ipc.Mode {
@@ -232,17 +233,17 @@ func (s *Scheduler) launchMode(g *Guest, guests []*Guest) ipc.Mode {
 }
 
 // waitsBusily reports whether the daemon and executors poll, rather than sleep, while they wait for
-// launches to come or to leave. To be woken takes some 60 to 90 µs on a host that has nothing else to
-// do, twice in each eviction.
+// launches to come or to leave. To be woken takes some 60 to 90 µs on a host that has nothing else
+// to do, twice in each eviction.
 //
 // Preconditions: s.mu is held.
 func (s *Scheduler) waitsBusily() bool {
 	return s.launches.byKernel && !s.over() && s.launches.busyWait.now(s.o.Clock.Now())
 }
 
-// pollLimit returns how long in a wait the executors of one of the guests may poll for its next launch,
-// or for the end of one, if that saves them from sleeping. Only a guest whose launches go before another
-// guest's may, since it has its priority for the sake of their latency.
+// pollLimit returns how long in a wait the executors of one of the guests may poll for its next
+// launch, or for the end of one, if that saves them from sleeping. Only a guest whose launches go
+// before another guest's may, since it has its priority for the sake of their latency.
 //
 // Preconditions: s.mu is held.
 func (s *Scheduler) pollLimit(g *Guest, guests []*Guest) time.Duration {

@@ -151,7 +151,8 @@ func TestLaunchOnItsWayIsToldToLeave(t *testing.T) {
 	}
 }
 
-// TestTimers: a wait for an instant is ended only for an earlier one, and what was put off is not done before.
+// TestTimers: a wait for an instant is ended only for an earlier one, and what was put off is not
+// done before.
 func TestTimers(t *testing.T) {
 	s := newScene(t)
 	s.join(1, 1, 1)
@@ -183,7 +184,8 @@ func TestTimers(t *testing.T) {
 	}
 }
 
-// TestUnresponsiveKernelIsCharged: a kernel that stays when told to leave is charged to its own guest from then on.
+// TestUnresponsiveKernelIsCharged: a kernel that stays when told to leave is charged to its own
+// guest from then on.
 func TestUnresponsiveKernelIsCharged(t *testing.T) {
 	s := newScene(t)
 	own, other := s.join(1, 1, 1), s.join(2, 1, 2)
@@ -209,8 +211,8 @@ func TestUnresponsiveKernelIsCharged(t *testing.T) {
 	}
 }
 
-// TestDeadlineAllowsForOthers: a kernel that is not on the GPU can't see that it is to leave. It may take as much longer as the others
-// that are there may run.
+// TestDeadlineAllowsForOthers: a kernel that is not on the GPU can't see that it is to leave. It
+// may take as much longer as the others that are there may run.
 func TestDeadlineAllowsForOthers(t *testing.T) {
 	s := newScene(t)
 	g := s.joinWith(1, GuestOptions{Terms: ipc.Terms{Weight: 1}, TimeLimit: time.Second}, 1)
@@ -247,8 +249,8 @@ func TestDeadlineAllowsForOthers(t *testing.T) {
 	want(0)
 }
 
-// TestPolicyAboutGuestsCanEvict: under a policy about guests a launch does not wait, and one that runs can be told to leave; dfq does
-// so when a guest is ahead.
+// TestPolicyAboutGuestsCanEvict: under a policy about guests a launch does not wait, and one that
+// runs can be told to leave; dfq does so when a guest is ahead.
 func TestPolicyAboutGuestsCanEvict(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
@@ -275,7 +277,8 @@ func TestPolicyAboutGuestsCanEvict(t *testing.T) {
 	}
 }
 
-// TestPoliciesChangeWithoutLosingLaunches changes between all pairs of policies with launches in every state.
+// TestPoliciesChangeWithoutLosingLaunches changes between all pairs of policies with launches in
+// every state.
 func TestPoliciesChangeWithoutLosingLaunches(t *testing.T) {
 	for _, from := range fairshare.Names() {
 		for _, to := range fairshare.Names() {

@@ -11,7 +11,8 @@ import (
 	"vgpud/mediator/launchqueue"
 )
 
-// TestLaunchModes: at most one guest's launches go ahead, and only if they would be let run whatever else there is.
+// TestLaunchModes: at most one guest's launches go ahead, and only if they would be let run
+// whatever else there is.
 func TestLaunchModes(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy   string
@@ -47,7 +48,8 @@ func TestLaunchModes(t *testing.T) {
 	}
 }
 
-// TestGoneAhead: to the policy, a launch that went to the GPU by itself waits until its verdict, which has the others leave.
+// TestGoneAhead: to the policy, a launch that went to the GPU by itself waits until its verdict,
+// which has the others leave.
 func TestGoneAhead(t *testing.T) {
 	s := newScene(t)
 	batch, urgent := s.join(1, 1, 1), s.join(2, 1, 2)
@@ -92,7 +94,8 @@ func TestGoneAhead(t *testing.T) {
 	s.sched.LaunchesChanged()
 }
 
-// TestConfiguredBusyWait: if it is configured, executors poll under a policy about launches, and not after the scheduler has stopped.
+// TestConfiguredBusyWait: if it is configured, executors poll under a policy about launches, and
+// not after the scheduler has stopped.
 func TestConfiguredBusyWait(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)

@@ -12,17 +12,18 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// readEvery is how often a listener reads launch slots without a ring, so that a change that nobody rang for
-// is noticed at some time.
+// readEvery is how often a listener reads launch slots without a ring, so that a change that nobody
+// rang for is noticed at some time.
 const readEvery = time.Second
 
-// Listen begins to wait, on a thread of its own, for the guest's executors to ring for a launch that came or
-// ended, as long as the policy decides about launches. Remove ends it. It is for guests whose page has launch
-// slots.
+// Listen begins to wait, on a thread of its own, for the guest's executors to ring for a launch
+// that came or ended, as long as the policy decides about launches. Remove ends it. It is for
+// guests whose page has launch slots.
 func (s *Scheduler) Listen(g *Guest) { g.listening.Go(func() { s.listen(g) }) }
 
-// listen is the listener's thread. It also shows the guest that the daemon is alive: launches wait no longer
-// than [ipc.SilenceLimit] for a daemon that is silent, and on a busy host a listener is the last to be late.
+// listen is the listener's thread. It also shows the guest that the daemon is alive: launches wait
+// no longer than [ipc.SilenceLimit] for a daemon that is silent, and on a busy host a listener is
+// the last to be late.
 func (s *Scheduler) listen(g *Guest) {
 	if err := raisePriority(); err != nil {
 		s.o.Log.Debug("launches wait a little longer", "guest", g.o.Name, "err", err)
@@ -60,15 +61,15 @@ func (s *Scheduler) listen(g *Guest) {
 	}
 }
 
-// A launch waits for a listener, and the GPU with it, so listeners come before whatever else the host
-// computes, as executors do: see package executor. They need very little.
+// A launch waits for a listener, and the GPU with it, so listeners come before whatever else the
+// host computes, as executors do: see package executor. They need very little.
 const (
 	listenNiceness = -15
 	listenSlice    = 100 * time.Microsecond // the shortest there is
 )
 
-// raisePriority locks the calling goroutine to its thread, which ends with it, and gives that thread
-// precedence. Without the right to that, listening works all the same, a little later.
+// raisePriority locks the calling goroutine to its thread, which ends with it, and gives that
+// thread precedence. Without the right to that, listening works all the same, a little later.
 func raisePriority() error {
 	runtime.LockOSThread()
 	attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_NORMAL, Nice: listenNiceness, Runtime: uint64(listenSlice)}
@@ -78,9 +79,9 @@ func raisePriority() error {
 	return nil
 }
 
-// pollRing waits without sleeping for a ring after the reading, for as long as a sleep would last. It returns
-// false at once if others kept the processor when it was yielded to them: a listener that sleeps comes before
-// them when it is woken, and one that yields comes after them.
+// pollRing waits without sleeping for a ring after the reading, for as long as a sleep would last.
+// It returns false at once if others kept the processor when it was yielded to them: a listener
+// that sleeps comes before them when it is woken, and one that yields comes after them.
 func pollRing(bell func() uint32, reading uint32, c clock.Clock, yield func()) bool {
 	now := c.Now()
 	for until := now + ipc.HeartbeatInterval; bell() == reading && now < until; {
@@ -93,19 +94,20 @@ func pollRing(bell func() uint32, reading uint32, c clock.Clock, yield func()) b
 	return true
 }
 
-// keptAway is how long a yield takes at least if a thread with more to do than the daemon's own had the
-// processor meanwhile.
+// keptAway is how long a yield takes at least if a thread with more to do than the daemon's own had
+// the processor meanwhile.
 const keptAway = 300 * time.Microsecond
 
-// fewProcessors is how many it takes for other goroutines to have one without its being yielded to them.
+// fewProcessors is how many it takes for other goroutines to have one without its being yielded to
+// them.
 const fewProcessors = 4
 
 // yield gives the processor to a thread that waits for it.
 var yield = yieldOn(runtime.GOMAXPROCS(0))
 
-// yieldOn returns yield for a host with so many processors. Other goroutines are yielded to only if there are
-// few: a listener is locked to its thread, so two threads have to be woken, one after the other, before it is
-// back.
+// yieldOn returns yield for a host with so many processors. Other goroutines are yielded to only if
+// there are few: a listener is locked to its thread, so two threads have to be woken, one after the
+// other, before it is back.
 func yieldOn(processors int) func() {
 	if processors < fewProcessors {
 		return runtime.Gosched
@@ -113,7 +115,8 @@ func yieldOn(processors int) func() {
 	return sched.Yield
 }
 
-// byKernel reports whether launches wait for verdicts, and returns what is closed when that changes.
+// byKernel reports whether launches wait for verdicts, and returns what is closed when that
+// changes.
 func (s *Scheduler) byKernel() (yes bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -11,8 +11,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestPollRing: a listener that polls sees a ring at its next read, polls as long as it would sleep, and sleeps if other threads keep
-// the processor.
+// TestPollRing: a listener that polls sees a ring at its next read, polls as long as it would
+// sleep, and sleeps if other threads keep the processor.
 func TestPollRing(t *testing.T) {
 	const step = 20 * time.Microsecond
 	for name, c := range map[string]struct {
@@ -40,7 +40,8 @@ func TestPollRing(t *testing.T) {
 	}
 }
 
-// TestYieldKeepsItsThread: a yield does not make the listener's thread sleep until another thread has found nothing else to run.
+// TestYieldKeepsItsThread: a yield does not make the listener's thread sleep until another thread
+// has found nothing else to run.
 func TestYieldKeepsItsThread(t *testing.T) {
 	yield := yieldOn(fewProcessors)
 	runtime.LockOSThread()

@@ -25,8 +25,8 @@ type LoopOptions struct {
 	CPU    int
 }
 
-// Loop watches one GPU in real time and runs the GPU's scheduler. It opens the GPU again each time that it was
-// gone.
+// Loop watches one GPU in real time and runs the GPU's scheduler. It opens the GPU again each time
+// that it was gone.
 type Loop struct {
 	*Scheduler
 	lo LoopOptions
@@ -133,8 +133,8 @@ func (l *Loop) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// After a failure nothing is shared until the GPU is opened again. What was to take the watcher's
-		// place is dropped then.
+		// After a failure nothing is shared until the GPU is opened again. What was to take the
+		// watcher's place is dropped then.
 		if !failed && l.switchWatcher() {
 			continue
 		}
@@ -225,8 +225,8 @@ func (l *Loop) reopen(ctx context.Context) (opened, error) {
 	}
 }
 
-// watchUntilEnd has the watcher watch the GPU until ctx ends, the GPU is gone, or another watcher is to take its
-// place. It reports whether the scheduler was told of a failure.
+// watchUntilEnd has the watcher watch the GPU until ctx ends, the GPU is gone, or another watcher
+// is to take its place. It reports whether the scheduler was told of a failure.
 func (l *Loop) watchUntilEnd(ctx context.Context) (failed bool) {
 	var waiting sync.WaitGroup
 	defer waiting.Wait()
@@ -264,8 +264,8 @@ func (l *Loop) watchUntilEnd(ctx context.Context) (failed bool) {
 	return true
 }
 
-// replace puts a GPU that is back in the place of the one that is gone, and returns the one of the two that is
-// not used any more. Once ctx has ended nothing changes, and current is false.
+// replace puts a GPU that is back in the place of the one that is gone, and returns the one of the
+// two that is not used any more. Once ctx has ended nothing changes, and current is false.
 func (l *Loop) replace(ctx context.Context, again opened) (unused opened, current bool) {
 	l.watching.Lock()
 	defer l.watching.Unlock()

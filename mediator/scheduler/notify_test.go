@@ -9,8 +9,8 @@ import (
 	"vgpud/gpu"
 )
 
-// TestChangesEndARound: a guest that comes, goes or has other terms, and one whose channels come or go, have the
-// present round end at a quarter of its length, and no sooner.
+// TestChangesEndARound: a guest that comes, goes or has other terms, and one whose channels come or
+// go, have the present round end at a quarter of its length, and no sooner.
 func TestChangesEndARound(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "none", Watching{})
 	g := h.join("a", 1, newPage(t), &accountingtest.RecordedContext{PID: 100, Group: 3, Kernel: func() (time.Duration, time.Duration) { return ms, ms }})

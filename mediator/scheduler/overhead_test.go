@@ -7,8 +7,8 @@ import (
 	"vgpud/fairshare"
 )
 
-// TestMaxOverhead: another bound of policy ffs takes effect at once. A turn of ffs is as long as its bound says:
-// T = ΣO / (max_overhead · ΣW).
+// TestMaxOverhead: another bound of policy ffs takes effect at once. A turn of ffs is as long as
+// its bound says: T = ΣO / (max_overhead · ΣW).
 func TestMaxOverhead(t *testing.T) {
 	s := newScene(t).sched
 	if err := s.SetPolicy("ffs"); err != nil {

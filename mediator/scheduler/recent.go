@@ -14,12 +14,11 @@ type recent struct {
 	used    float64       // GPU nanoseconds, fading
 	tail    tail
 	slice   time.Duration // of its contexts, as decided; 0 is the driver's own
-	// worked is how long its context had commands on the GPU up to observedAt, and idle the
-	// part of the time before that in which it had none.
+	// worked is how long its context had commands on the GPU up to observedAt, and idle the part of
+	// the time before that in which it had none.
 	worked, observedAt time.Duration
 	idle               float64
-	// workedBefore is how long its contexts had commands on the GPU when the policy was last
-	// asked.
+	// workedBefore is how long its contexts had commands on the GPU when the policy was last asked.
 	workedBefore time.Duration
 }
 
@@ -58,7 +57,6 @@ func (r *recent) observe(now, worked, length time.Duration) {
 	r.worked, r.observedAt = worked, now
 }
 
-// stayActive is how long a guest counts in the length of the phases after it had work. A guest
-// that has some in every other round would otherwise set the length of just those phases that see
-// it.
+// stayActive is how long a guest counts in the length of the phases after it had work. A guest that
+// has some in every other round would otherwise set the length of just those phases that see it.
 const stayActive = time.Second

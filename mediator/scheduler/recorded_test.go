@@ -20,8 +20,7 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// recordedGPU is a GPU whose status can't be read, and that records its own context
-// switches.
+// recordedGPU is a GPU whose status can't be read, and that records its own context switches.
 type recordedGPU struct{ *accountingtest.Record }
 
 func (recordedGPU) Properties() gpu.Properties                { return gpu.Properties{Name: "recorded", SMs: 4} }
@@ -41,8 +40,8 @@ func (g *lockedGPU) Source() (accounting.Source, error) {
 	return idleSource{}, nil
 }
 
-// recording is a loop whose GPU records context switches, in simulated time, and guests whose executors are the
-// test's.
+// recording is a loop whose GPU records context switches, in simulated time, and guests whose
+// executors are the test's.
 type recording struct {
 	t      *testing.T
 	clock  clock.Sim
@@ -117,7 +116,8 @@ func (h *recording) watcher() watcher {
 	return h.loop.opened.watcher
 }
 
-// pass lets time go on in steps, after each of which the executors obey their suspend words and record their work.
+// pass lets time go on in steps, after each of which the executors obey their suspend words and
+// record their work.
 func (h *recording) pass(d time.Duration) {
 	for end := h.clock.Now() + d; h.clock.Now() < end; {
 		h.clock.AwaitWaiters(1)
@@ -191,8 +191,8 @@ func newPage(t *testing.T) *ipc.ControlPage {
 	return page
 }
 
-// TestSharesByEvents: dfq shares a GPU by weight if all that is known of it is its record of context switches and the executors'
-// records of work, and each guest is billed for what it used.
+// TestSharesByEvents: dfq shares a GPU by weight if all that is known of it is its record of
+// context switches and the executors' records of work, and each guest is billed for what it used.
 func TestSharesByEvents(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "dfq", Watching{})
 	r := rand.New(rand.NewPCG(5, 6))
@@ -220,7 +220,8 @@ func TestSharesByEvents(t *testing.T) {
 			t.Errorf("guest %d has %.1f %% of what all used, want %.1f %%", i, 100*share, 100*want)
 		}
 		used, busy := h.guests[i].o.Page.Bill().Used-billed[i], c.Busy()-before[i]
-		// How much longer launches take that were preempted is known on average: accounting.RecordMeterConfig.
+		// How much longer launches take that were preempted is known on average:
+		// accounting.RecordMeterConfig.
 		if off := float64(used-busy) / float64(busy); off > 0.003 || off < -0.003 {
 			t.Errorf("guest %d is billed %v of %v, %+.2f %%", i, used, busy, 100*off)
 		}
@@ -235,8 +236,9 @@ func TestSharesByEvents(t *testing.T) {
 	}
 }
 
-// TestIdleGuestsAreNotBilled: a guest whose context stays on the engine while it has no work pays for what it computes, alone and
-// beside another like it. So does a lone guest whose page has no record of work, by its counters.
+// TestIdleGuestsAreNotBilled: a guest whose context stays on the engine while it has no work pays
+// for what it computes, alone and beside another like it. So does a lone guest whose page has no
+// record of work, by its counters.
 func TestIdleGuestsAreNotBilled(t *testing.T) {
 	for _, old := range []bool{false, true} {
 		h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "none", Watching{})
@@ -265,7 +267,8 @@ func TestIdleGuestsAreNotBilled(t *testing.T) {
 	}
 }
 
-// TestSourceIsChosen: registers come first if they can be read, and the configuration may change that at any time.
+// TestSourceIsChosen: registers come first if they can be read, and the configuration may change
+// that at any time.
 func TestSourceIsChosen(t *testing.T) {
 	device := &lockedGPU{locked: true}
 	open := func(r *accountingtest.Record) gpu.Monitor { device.Record = r; return device }
@@ -321,8 +324,8 @@ func TestSourceIsChosen(t *testing.T) {
 	until(t, "executors are not asked any more", func() bool { return h.loop.WatcherStatus().Source == SourceRegisters && !page.WorkLog(0).Wanted() })
 }
 
-// TestRecordBreaksOff: a GPU whose record can't be read any more has a problem, its guests go on, and it is opened again, with one
-// reader at a time.
+// TestRecordBreaksOff: a GPU whose record can't be read any more has a problem, its guests go on,
+// and it is opened again, with one reader at a time.
 func TestRecordBreaksOff(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "dfq", Watching{})
 	g := h.join("a", 1, newPage(t), &accountingtest.RecordedContext{PID: 100, Group: 3, Kernel: func() (time.Duration, time.Duration) { return ms, ms }})
@@ -350,8 +353,8 @@ func TestRecordBreaksOff(t *testing.T) {
 	}
 }
 
-// TestNoStatus: a GPU without any status source is accounted by what the guests report, unless something else is asked for. A GPU that
-// refuses to be watched is an error.
+// TestNoStatus: a GPU without any status source is accounted by what the guests report, unless
+// something else is asked for. A GPU that refuses to be watched is an error.
 func TestNoStatus(t *testing.T) {
 	s, err := chooseSource(blindGPU{}, SourceAuto, statusSource{})
 	if err != nil || s.kind != SourceLaunches || s.launches == nil {
@@ -382,8 +385,8 @@ type lockedRecord struct{ gpu.Monitor }
 
 func (lockedRecord) Events() (accounting.EventSource, error) { return nil, errForbidden }
 
-// TestSharesByLaunches: without another source guests are charged by what they report, each for itself, and policies go by that. Their
-// contexts' channel groups are not known then.
+// TestSharesByLaunches: without another source guests are charged by what they report, each for
+// itself, and policies go by that. Their contexts' channel groups are not known then.
 func TestSharesByLaunches(t *testing.T) {
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return clockGPU{r} }, "dfq", Watching{})
 	r := rand.New(rand.NewPCG(9, 10))

@@ -15,7 +15,8 @@ import (
 	"vgpud/gpu/soft/remote"
 )
 
-// TestGPUIsOpenedAgain: a GPU that goes has a problem until it is back, however often opening it has to be tried.
+// TestGPUIsOpenedAgain: a GPU that goes has a problem until it is back, however often opening it
+// has to be tried.
 func TestGPUIsOpenedAgain(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "gpu.sock")
 	start := func() (stop func()) {

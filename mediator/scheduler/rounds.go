@@ -24,8 +24,8 @@ func (s *Scheduler) PollEnded(p *accounting.Phase) (plan accounting.Plan) {
 		})
 		plan = accounting.Plan{Load: s.load, Await: s.awaited(guests, suspended), Pace: s.pace(guests, p.Length())}
 		if changed && s.gpu.Watch.Piece < 0 {
-			// For a while the mix is neither the one that was polled nor the one that will be. Pieces
-			// that are spread over the round show it anyway.
+			// For a while the mix is neither the one that was polled nor the one that will be.
+			// Pieces that are spread over the round show it anyway.
 			plan.WatchOn, _ = s.planner.Mean(s.load)
 		}
 	})
@@ -107,7 +107,8 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 }
 
 // observeTails computes how long suspended guests' commands ran on while nobody watched, which is
-// known when they end, and returns the sum. unwatched is how long nobody watched since the last call.
+// known when they end, and returns the sum. unwatched is how long nobody watched since the last
+// call.
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) observeTails(guests []*Guest, unwatched time.Duration) (late time.Duration) {
@@ -139,8 +140,8 @@ func (s *Scheduler) suspendedUse() (sum time.Duration) {
 	return sum
 }
 
-// charge bills the guests for what observe and observeTails saw: the watched time of a guest that was
-// not suspended stands for scale times as much, and all of it for elapsed.
+// charge bills the guests for what observe and observeTails saw: the watched time of a guest that
+// was not suspended stands for scale times as much, and all of it for elapsed.
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) charge(guests []*Guest, scale float64, elapsed time.Duration) {
@@ -184,8 +185,8 @@ func (s *Scheduler) updateShares(guests []*Guest) {
 	}
 }
 
-// decide asks the policy about an event and carries out its verdicts. It reports whether they changed
-// who is suspended, and for each guest whether it was suspended just now.
+// decide asks the policy about an event and carries out its verdicts. It reports whether they
+// changed who is suspended, and for each guest whether it was suspended just now.
 //
 // Preconditions: s.roster and s.mu are held, and observe was called.
 func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool, suspended []bool) {
@@ -234,8 +235,8 @@ func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool, s
 	return changed, suspended
 }
 
-// awaited returns the channel groups whose commands have to leave the GPU before the guests that were
-// suspended just now are really off it. Their time is charged exactly.
+// awaited returns the channel groups whose commands have to leave the GPU before the guests that
+// were suspended just now are really off it. Their time is charged exactly.
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) awaited(guests []*Guest, suspended []bool) []accounting.GroupID {
@@ -248,8 +249,8 @@ func (s *Scheduler) awaited(guests []*Guest, suspended []bool) []accounting.Grou
 	return s.await
 }
 
-// pace returns how soon the next round is wanted, after one of a length in which observe has seen the
-// guests and decide decided about them.
+// pace returns how soon the next round is wanted, after one of a length in which observe has seen
+// the guests and decide decided about them.
 //
 // Preconditions: s.roster and s.mu are held, and the caller is the watcher's goroutine.
 func (s *Scheduler) pace(guests []*Guest, length time.Duration) accounting.Pace {

@@ -14,8 +14,8 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// TestChargesAddUp runs rounds over guests that come, go, and change in weight, under each policy, and compares what is charged with the
-// time that passed.
+// TestChargesAddUp runs rounds over guests that come, go, and change in weight, under each policy,
+// and compares what is charged with the time that passed.
 func TestChargesAddUp(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		s := newScene(t)

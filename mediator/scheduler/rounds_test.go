@@ -163,8 +163,8 @@ func TestFillsAreToldLikeKernels(t *testing.T) {
 	}
 }
 
-// TestTimeWithoutWork is told to the policy where it is known: of guests with one
-// context, whose executor says when that had something on the GPU, while they are not held.
+// TestTimeWithoutWork is told to the policy where it is known: of guests with one context, whose
+// executor says when that had something on the GPU, while they are not held.
 func TestTimeWithoutWork(t *testing.T) {
 	s := newScene(t)
 	one, old, two := s.join(1, 1, 3), s.join(2, 1, 4), s.join(3, 1, 5, 6)
@@ -189,8 +189,8 @@ func TestTimeWithoutWork(t *testing.T) {
 	}
 }
 
-// Where polling is in pieces, both phases of a round are told of at its end. Each has its
-// part of the time without work, and kernels that no piece has seen.
+// Where polling is in pieces, both phases of a round are told of at its end. Each has its part of
+// the time without work, and kernels that no piece has seen.
 func TestRoundInPieces(t *testing.T) {
 	s := newScene(t)
 	g, idle := s.join(1, 1, 3), s.join(2, 1, 4)
@@ -226,7 +226,8 @@ func TestRoundInPieces(t *testing.T) {
 	}
 }
 
-// TestTimeWithoutWorkUnwatched: the time without work is known also for a quiet phase of which nothing was watched.
+// TestTimeWithoutWorkUnwatched: the time without work is known also for a quiet phase of which
+// nothing was watched.
 func TestTimeWithoutWorkUnwatched(t *testing.T) {
 	s := newScene(t)
 	c := s.join(1, 1, 3).o.Page.Context(0)
@@ -335,8 +336,8 @@ func TestPolicyChangesAtRunTime(t *testing.T) {
 	}
 }
 
-// TestNobodyIsSuspendedForAGuestThatUsesNothing: other guests are not suspended again and again for a guest that shows work all the time
-// and never executes.
+// TestNobodyIsSuspendedForAGuestThatUsesNothing: other guests are not suspended again and again for
+// a guest that shows work all the time and never executes.
 func TestNobodyIsSuspendedForAGuestThatUsesNothing(t *testing.T) {
 	s := newScene(t)
 	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
@@ -385,7 +386,8 @@ func TestWeightChangesEntitlement(t *testing.T) {
 	}
 }
 
-// TestQuotasHoldUnderPolicyNone: a cap is enforced under a policy that suspends no guest, and a guarantee suspends the others.
+// TestQuotasHoldUnderPolicyNone: a cap is enforced under a policy that suspends no guest, and a
+// guarantee suspends the others.
 func TestQuotasHoldUnderPolicyNone(t *testing.T) {
 	s := newScene(t)
 	a, b := s.join(1, 1, 1), s.join(2, 1, 2)
@@ -480,8 +482,8 @@ func TestFailedLetsEverybodyRun(t *testing.T) {
 	}
 }
 
-// TestNobodyIsSuspendedAfterTheEnd: a sampler may end a phase after the scheduler has stopped, and guests come and go after the GPU has
-// failed.
+// TestNobodyIsSuspendedAfterTheEnd: a sampler may end a phase after the scheduler has stopped, and
+// guests come and go after the GPU has failed.
 func TestNobodyIsSuspendedAfterTheEnd(t *testing.T) {
 	for name, end := range map[string]func(*Scheduler){
 		"stop": (*Scheduler).Stop,
@@ -508,8 +510,8 @@ func TestNobodyIsSuspendedAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestRequests: a guest's requests are its kernels, and the first since the policy was last asked began as long ago as the guest has had
-// any since then.
+// TestRequests: a guest's requests are its kernels, and the first since the policy was last asked
+// began as long ago as the guest has had any since then.
 func TestRequests(t *testing.T) {
 	var r recent
 	w := Activity{Worked: 2 * ms}

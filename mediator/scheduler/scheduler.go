@@ -60,8 +60,8 @@ type Scheduler struct {
 	policy     fairshare.Policy
 	policyName string
 	tally      tally
-	// spread reports whether polling is in pieces over the quiet time, so that it shows that time as
-	// it was, suspended guests' last commands included.
+	// spread reports whether polling is in pieces over the quiet time, so that it shows that time
+	// as it was, suspended guests' last commands included.
 	spread  bool
 	load    accounting.Load
 	problem string // why the GPU can't be used; empty if it can
@@ -272,8 +272,8 @@ func (s *Scheduler) SetProblem(err error) bool {
 	return true
 }
 
-// Stop resumes every guest for good: whatever a watcher that has yet to notice the end reports after
-// it, nothing is decided.
+// Stop resumes every guest for good: whatever a watcher that has yet to notice the end reports
+// after it, nothing is decided.
 func (s *Scheduler) Stop() {
 	s.locked(func(guests []*Guest) {
 		s.stopped = true
@@ -313,8 +313,8 @@ func (s *Scheduler) Notify() {
 	}
 }
 
-// Heartbeat shows all guests that the daemon is alive, and looks for contexts and channels that came
-// or went since the last call.
+// Heartbeat shows all guests that the daemon is alive, and looks for contexts and channels that
+// came or went since the last call.
 func (s *Scheduler) Heartbeat() {
 	changed := fairshare.GuestID(0)
 	s.roster.RLock()

@@ -8,8 +8,9 @@ import (
 	"vgpud/gpu"
 )
 
-// TestShortContextsAreCharged: programs that each have a context, use the GPU for less than a round and end are charged for it, by the
-// hardware's record and by their own records alike. Another guest's context runs beside them.
+// TestShortContextsAreCharged: programs that each have a context, use the GPU for less than a round
+// and end are charged for it, by the hardware's record and by their own records alike. Another
+// guest's context runs beside them.
 func TestShortContextsAreCharged(t *testing.T) {
 	for source, open := range map[string]func(*accountingtest.Record) gpu.Monitor{
 		SourceEvents:   func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} },
@@ -51,8 +52,8 @@ func (h *recording) idle(d int) {
 	}
 }
 
-// lives makes the first guest's context ready for as long as so many kernels of a millisecond take, and returns how long they had the
-// GPU.
+// lives makes the first guest's context ready for as long as so many kernels of a millisecond take,
+// and returns how long they had the GPU.
 func (h *recording) lives(pid, kernels int) time.Duration {
 	page := h.guests[0].o.Page
 	slot, work := page.Context(0), page.WorkLog(0)

@@ -35,8 +35,8 @@ func (simClock) WaitUntil(ctx context.Context, _ time.Duration) error {
 	return ctx.Err()
 }
 
-// TestSimulation drives a scheduler over a model of a GPU, as the package comment says: guests with kernels of
-// different lengths have the shares that their weights give them.
+// TestSimulation drives a scheduler over a model of a GPU, as the package comment says: guests with
+// kernels of different lengths have the shares that their weights give them.
 func TestSimulation(t *testing.T) {
 	watch := accounting.Config{Seed: 1}.WithDefaults()
 	gpu, err := sim.New(machine.Config{}, 1)

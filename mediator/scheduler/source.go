@@ -54,11 +54,11 @@ func (s statusSource) or(other statusSource) statusSource {
 	return s
 }
 
-// chooseSource returns what a GPU is watched by, of which have is open already. wanted is a source's name.
-// SourceAuto takes the registers if they can be read, since they alone tell busy from idle without asking the
-// guests' executors; else the GPU's own record of context switches; else, if this GPU can't be asked for
-// either, what the executors record. If it can be asked and refuses, that is an error, so that the operator
-// knows.
+// chooseSource returns what a GPU is watched by, of which have is open already. wanted is a
+// source's name. SourceAuto takes the registers if they can be read, since they alone tell busy
+// from idle without asking the guests' executors; else the GPU's own record of context switches;
+// else, if this GPU can't be asked for either, what the executors record. If it can be asked and
+// refuses, that is an error, so that the operator knows.
 func chooseSource(device gpu.Monitor, wanted string, have statusSource) (s statusSource, err error) {
 	if wanted == SourceLaunches {
 		return launchSource(device, ""), nil

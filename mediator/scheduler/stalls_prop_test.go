@@ -86,8 +86,9 @@ func (p *play) step(limit time.Duration) {
 	p.sched.RunTimers()
 }
 
-// TestStalledExecutorsKeepNobodyWaiting: an executor that asks for turns and does not use them keeps no launch of another guest waiting
-// for long, under any policy, and leaves the GPU idle for little of the time.
+// TestStalledExecutorsKeepNobodyWaiting: an executor that asks for turns and does not use them
+// keeps no launch of another guest waiting for long, under any policy, and leaves the GPU idle for
+// little of the time.
 func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 	const span = 300 * ms
 	rapid.Check(t, func(rt *rapid.T) {
@@ -117,8 +118,8 @@ func TestStalledExecutorsKeepNobodyWaiting(t *testing.T) {
 				claims[i] = s.submit(stalled, ipc.Launch{Evictable: true, Form: 1, Predicted: ms / 100})
 			}
 		}
-		// As long as the others' kernels take, by turns of epochs or slices, and a turn
-		// that nobody uses. By dprr those that had a slice may starve behind new ones.
+		// As long as the others' kernels take, by turns of epochs or slices, and a turn that nobody
+		// uses. By dprr those that had a slice may starve behind new ones.
 		if limit := 150 * ms; p.waited > limit && policy != "dprr" {
 			rt.Errorf("a guest waited for %v, want %v at most", p.waited, limit)
 		}
@@ -149,8 +150,8 @@ func slotsIn(t require, p *ipc.ControlPage) (at, size int64) {
 	return int64(i - kernelAt), ipc.MaxLaunchSlots * stubBytes
 }
 
-// TestHostileSlots: whatever one guest's launch slots have, the scheduler goes on, and other guests' launches get their turns in at most
-// as long as that guest's launches may run.
+// TestHostileSlots: whatever one guest's launch slots have, the scheduler goes on, and other
+// guests' launches get their turns in at most as long as that guest's launches may run.
 func TestHostileSlots(t *testing.T) {
 	const limit = 50 * ms
 	for _, policy := range kernelPolicies() {

@@ -21,8 +21,8 @@ func kernelPolicies() (names []string) {
 	return names
 }
 
-// TestEvictionsAreMeasured: an eviction counts as long as the daemon saw it take, whatever the page says, and a guest that delays it
-// costs no other guest more than a little.
+// TestEvictionsAreMeasured: an eviction counts as long as the daemon saw it take, whatever the page
+// says, and a guest that delays it costs no other guest more than a little.
 func TestEvictionsAreMeasured(t *testing.T) {
 	for name, c := range map[string]struct {
 		after, left, want time.Duration
@@ -73,7 +73,8 @@ func TestEvictionsAreMeasured(t *testing.T) {
 	}
 }
 
-// TestPriorityIsTheDaemons: a launch is no more urgent than its guest's ceiling allows, and does not go ahead because its page says so.
+// TestPriorityIsTheDaemons: a launch is no more urgent than its guest's ceiling allows, and does
+// not go ahead because its page says so.
 func TestPriorityIsTheDaemons(t *testing.T) {
 	s := newScene(t)
 	g := s.join(1, 1, 1)
@@ -98,7 +99,8 @@ func TestPriorityIsTheDaemons(t *testing.T) {
 	}
 }
 
-// TestDeadlineIsBounded: impossible counters put a deadline off within bounds, and never before now.
+// TestDeadlineIsBounded: impossible counters put a deadline off within bounds, and never before
+// now.
 func TestDeadlineIsBounded(t *testing.T) {
 	for _, limit := range []time.Duration{time.Second, 10 * time.Hour, math.MaxInt64} {
 		s := newScene(t)
@@ -134,8 +136,9 @@ func (s *scene) untilTurn(c ipc.Claim, within time.Duration) {
 	}
 }
 
-// TestTurnIsUsedOrLost: a launch whose executor does something else, such as translating a module, keeps no other guest from the GPU for
-// long, under any policy, and its guest is charged for that time.
+// TestTurnIsUsedOrLost: a launch whose executor does something else, such as translating a module,
+// keeps no other guest from the GPU for long, under any policy, and its guest is charged for that
+// time.
 func TestTurnIsUsedOrLost(t *testing.T) {
 	for _, policy := range kernelPolicies() {
 		t.Run(policy, func(t *testing.T) {
@@ -202,8 +205,8 @@ func TestTurnIsUsedOrLost(t *testing.T) {
 	}
 }
 
-// TestOneStallIsOne: two launches that both had their turn cost their guest one backoff, and a bounded charge, however late the slots
-// are read.
+// TestOneStallIsOne: two launches that both had their turn cost their guest one backoff, and a
+// bounded charge, however late the slots are read.
 func TestOneStallIsOne(t *testing.T) {
 	s := newScene(t)
 	busy, other := s.join(1, 1, 1), s.join(2, 1, 2)

@@ -8,8 +8,8 @@ import (
 	"vgpud/fairshare"
 )
 
-// timers are when the policy wants to be asked again and when launch slots are to be read; 0 is never.
-// The scheduler's mu guards them.
+// timers are when the policy wants to be asked again and when launch slots are to be read; 0 is
+// never. The scheduler's mu guards them.
 type timers struct {
 	policy, read time.Duration
 	// armed is the instant that a goroutine waits for, 0 for ever; rearm ends its wait.
@@ -25,8 +25,8 @@ func (t *timers) next() time.Duration {
 	return t.policy
 }
 
-// set sets one of the two. A goroutine that waits for an earlier instant goes on doing so: a policy that
-// keeps the GPU for an urgent guest's next launch puts its timer off with each.
+// set sets one of the two. A goroutine that waits for an earlier instant goes on doing so: a policy
+// that keeps the GPU for an urgent guest's next launch puts its timer off with each.
 func (t *timers) set(which *time.Duration, at time.Duration) {
 	*which = at
 	if next := t.next(); next != 0 && (t.armed == 0 || next < t.armed) && t.rearm != nil {

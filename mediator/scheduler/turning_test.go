@@ -42,8 +42,8 @@ func (r brittleRecord) Now() (time.Duration, error) {
 	return r.Record.Now()
 }
 
-// TestRecordBreaksOffWhileSourceChanges: a watcher that fails while the next one's source is
-// being opened does not leave the GPU without sharing.
+// TestRecordBreaksOffWhileSourceChanges: a watcher that fails while the next one's source is being
+// opened does not leave the GPU without sharing.
 func TestRecordBreaksOffWhileSourceChanges(t *testing.T) {
 	device := &turningGPU{seen: make(chan struct{}, 1), opening: func() {}}
 	h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor {

@@ -24,8 +24,8 @@ type counted struct {
 	gpuTime, since time.Duration
 }
 
-// Work implements [accounting.Workload]: it calls f with what each of the guests' contexts had on the GPU,
-// as their executors recorded it.
+// Work implements [accounting.Workload]: it calls f with what each of the guests' contexts had on
+// the GPU, as their executors recorded it.
 func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 	s.roster.RLock()
 	defer s.roster.RUnlock()
@@ -48,9 +48,9 @@ func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 	}
 }
 
-// lastWork returns what a guest's context had on the GPU since the last call, if its process has ended
-// since: the hardware's records name that process, and the slot does not any more. Otherwise it returns nil.
-// It must be called before anything else is read from the slot.
+// lastWork returns what a guest's context had on the GPU since the last call, if its process has
+// ended since: the hardware's records name that process, and the slot does not any more. Otherwise
+// it returns nil. It must be called before anything else is read from the slot.
 func (s *Scheduler) lastWork(now time.Duration, g *Guest, context int) *accounting.Work {
 	r, page := &g.work, g.o.Page
 	c := page.Context(context)
@@ -58,8 +58,8 @@ func (s *Scheduler) lastWork(now time.Duration, g *Guest, context int) *accounti
 	r.lives[context] = pid
 	_, ready := c.Group()
 	var w *accounting.Work
-	// If the next process is ready already, nobody knows whose records these are. On hardware a context
-	// takes longer to be made than from one call to the next.
+	// If the next process is ready already, nobody knows whose records these are. On hardware a
+	// context takes longer to be made than from one call to the next.
 	if last != 0 && last != pid && !ready && page.HasWorkLog() {
 		if r.take(page.WorkLog(context)); len(r.spans) > 0 {
 			w = &r.work
@@ -72,8 +72,8 @@ func (s *Scheduler) lastWork(now time.Duration, g *Guest, context int) *accounti
 	return w
 }
 
-// read returns what context i had on the GPU since the last call, or nil if there is no context. The result
-// is valid until the next call.
+// read returns what context i had on the GPU since the last call, or nil if there is no context.
+// The result is valid until the next call.
 func (r *workReader) read(page *ipc.ControlPage, i int, now time.Duration) *accounting.Work {
 	slot := page.Context(i)
 	group, ok := slot.Group()
@@ -104,9 +104,9 @@ func (r *workReader) take(record ipc.WorkLog) {
 	})
 }
 
-// count goes by the counters of an executor that keeps no record. Its GPU time is taken to have been just
-// now, and what is on the GPU to have come since the last call. If others had the GPU in between, that is
-// not the context's time, but the GPU's own record bounds it.
+// count goes by the counters of an executor that keeps no record. Its GPU time is taken to have
+// been just now, and what is on the GPU to have come since the last call. If others had the GPU in
+// between, that is not the context's time, but the GPU's own record bounds it.
 func (r *workReader) count(i int, slot *ipc.ContextSlot, now time.Duration, w *accounting.Work) {
 	c := r.old[i]
 	t := slot.Counters().GPUTime

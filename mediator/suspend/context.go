@@ -12,13 +12,11 @@ import (
 
 // DesiredState is the desired state of all of a guest's contexts.
 type DesiredState struct {
-	// Suspend reports whether the guest is suspended, so that its executors put nothing more
-	// on the GPU. From DisableAt on a context that still has something there is disabled; 0 is
-	// never.
+	// Suspend reports whether the guest is suspended, so that its executors put nothing more on the
+	// GPU. From DisableAt on a context that still has something there is disabled; 0 is never.
 	Suspend   bool
 	DisableAt time.Duration
-	// Slice is how long a context runs before the next one's turn; 0 is the driver's own
-	// choice.
+	// Slice is how long a context runs before the next one's turn; 0 is the driver's own choice.
 	Slice time.Duration
 }
 
@@ -30,17 +28,17 @@ const (
 	// sliceTolerance is the relative change of a slice that is not worth a call of half a
 	// millisecond.
 	sliceTolerance = 0.05
-	// A call that fails is made this often for one desired state, after delays that double
-	// from minRetryDelay to maxRetryDelay.
+	// A call that fails is made this often for one desired state, after delays that double from
+	// minRetryDelay to maxRetryDelay.
 	disableAttempts = 3
 	enableAttempts  = 10
 	sliceAttempts   = 3
 	minRetryDelay   = 5 * time.Millisecond
 	maxRetryDelay   = time.Second
-	// quietTime is how long a context that its executor may have enabled is neither
-	// disabled nor sliced after the controller has enabled it too. The executor checks twice in
-	// that time. It may still be about to enable the context or to restore its time slice, and
-	// must not take the next disable for the one that it undid.
+	// quietTime is how long a context that its executor may have enabled is neither disabled nor
+	// sliced after the controller has enabled it too. The executor checks twice in that time. It
+	// may still be about to enable the context or to restore its time slice, and must not take the
+	// next disable for the one that it undid.
 	quietTime = ipc.SuspensionLimit / 4
 )
 
@@ -241,9 +239,9 @@ func (s *contextState) contextOver(call string, err error) bool {
 	return true
 }
 
-// ended reports whether a call failed because the driver no longer knows the context, whose
-// process has ended. The page may say so only later, so the call is made again; it counts as a
-// failure of the driver only if that does not help.
+// ended reports whether a call failed because the driver no longer knows the context, whose process
+// has ended. The page may say so only later, so the call is made again; it counts as a failure of
+// the driver only if that does not help.
 func ended(err error) bool { return errors.Is(err, gpu.ErrLost) }
 
 // recordEnabled records that no disable is outstanding.
@@ -297,8 +295,8 @@ func (s *contextState) setSlice(want time.Duration) (next time.Duration) {
 	return 0
 }
 
-// release undoes everything and closes the context's control. ended reports whether the
-// context's process has ended or is about to: then nothing need be undone.
+// release undoes everything and closes the context's control. ended reports whether the context's
+// process has ended or is about to: then nothing need be undone.
 func (s *contextState) release(ended bool) error {
 	if s.control == nil {
 		if ended {

@@ -20,8 +20,8 @@ type Options struct {
 	// Page is the guest's control page, which must stay open until Close has returned.
 	Page    *ipc.ControlPage
 	Intents *Intents
-	// Leftover are the slots of contexts that an earlier daemon may have left disabled. They
-	// are enabled as soon as their handles come, whatever the desired state.
+	// Leftover are the slots of contexts that an earlier daemon may have left disabled. They are
+	// enabled as soon as their handles come, whatever the desired state.
 	Leftover []int
 	// DefaultSlice is the driver's time slice.
 	DefaultSlice time.Duration
@@ -29,8 +29,8 @@ type Options struct {
 	Log          *slog.Logger
 }
 
-// Controller applies the desired state to one guest's contexts. Its methods may be called from
-// any goroutine.
+// Controller applies the desired state to one guest's contexts. Its methods may be called from any
+// goroutine.
 type Controller struct {
 	o       Options
 	done    chan struct{}
@@ -61,23 +61,21 @@ type arrival struct {
 
 // State is the state of a guest's contexts, with sums of what the controller has done.
 type State struct {
-	// Controlled is how many contexts can be controlled, and Disabled how many are or may be
-	// off the GPU.
+	// Controlled is how many contexts can be controlled, and Disabled how many are or may be off
+	// the GPU.
 	Controlled, Disabled int
-	// Leftover is how many of the disabled contexts are to be enabled whatever the desired
-	// state: those of [Options].Leftover, those that a failed call may have disabled, and
-	// those that their executors may have enabled.
+	// Leftover is how many of the disabled contexts are to be enabled whatever the desired state:
+	// those of [Options].Leftover, those that a failed call may have disabled, and those that their
+	// executors may have enabled.
 	Leftover int
 	// Disables and Enables count successful calls, and DisableTime and EnableTime are how long
 	// these took. DisabledTime is for how long contexts that are enabled again were off.
 	Disables, Enables                     uint64
 	DisableTime, EnableTime, DisabledTime time.Duration
-	// Slices counts time slices that were set. Slice is the desired one, 0 for the driver's
-	// own.
+	// Slices counts time slices that were set. Slice is the desired one, 0 for the driver's own.
 	Slices uint64
 	Slice  time.Duration
-	// Errors counts failed calls. Problem is the last failure, or "" if a call has succeeded
-	// since.
+	// Errors counts failed calls. Problem is the last failure, or "" if a call has succeeded since.
 	Errors  uint64
 	Problem string
 }
@@ -126,8 +124,8 @@ func (c *Controller) SetControl(slot int, control gpu.Control) error {
 }
 
 // Invalidate says that the daemon was silent for so long that executors may have enabled their
-// contexts and restored their time slices. The controller relies on nothing that it did: it
-// undoes everything, perhaps once too often, and then does it again.
+// contexts and restored their time slices. The controller relies on nothing that it did: it undoes
+// everything, perhaps once too often, and then does it again.
 func (c *Controller) Invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -254,8 +252,7 @@ func (c *Controller) invalidateAll() {
 	c.update(c.count)
 }
 
-// apply applies the desired state to all contexts, and returns when to do so again, or 0 for
-// never.
+// apply applies the desired state to all contexts, and returns when to do so again, or 0 for never.
 func (c *Controller) apply(w DesiredState, changed bool) (next time.Duration) {
 	for _, s := range c.contexts {
 		if changed {

@@ -170,8 +170,7 @@ func TestFillsAreDisabled(t *testing.T) {
 	s.check(0, 0)
 }
 
-// TestShortSuspensionDisablesNothing: a guest may run again, or has no more work, before
-// DisableAt.
+// TestShortSuspensionDisablesNothing: a guest may run again, or has no more work, before DisableAt.
 func TestShortSuspensionDisablesNothing(t *testing.T) {
 	s := newScene(t)
 	s.take(0)
@@ -348,8 +347,7 @@ func TestRestartedDaemon(t *testing.T) {
 	}
 }
 
-// TestContextsComeAndGo: handles come twice, a context is reset while it is disabled, and one
-// goes.
+// TestContextsComeAndGo: handles come twice, a context is reset while it is disabled, and one goes.
 func TestContextsComeAndGo(t *testing.T) {
 	s := newScene(t)
 	s.take(0)
@@ -433,8 +431,8 @@ func TestContextThatIsOver(t *testing.T) {
 	}
 }
 
-// TestContextThatThePageStillHas: a context's process has ended, and its page does not say so
-// yet. That is no failure of the driver unless it lasts.
+// TestContextThatThePageStillHas: a context's process has ended, and its page does not say so yet.
+// That is no failure of the driver unless it lasts.
 func TestContextThatThePageStillHas(t *testing.T) {
 	gone := fmt.Errorf("context is closed: %w", gpu.ErrLost)
 	off := func(s *scene) {

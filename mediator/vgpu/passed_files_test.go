@@ -48,8 +48,8 @@ func TestPassedSharedMemoryIsSealed(t *testing.T) {
 			t.Errorf("%s: done", what)
 		}
 	}
-	// Freeing pages is allowed: all mappings read zeros then, the device's too.
-	// Giving pages back is allowed: whoever maps them finds zeros, the device too.
+	// Freeing pages is allowed: all mappings read zeros then, the device's too. Giving pages back
+	// is allowed: whoever maps them finds zeros, the device too.
 	if err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, abi.MinSharedBytes); err != nil {
 		t.Errorf("punch a hole: %v", err)
 	}

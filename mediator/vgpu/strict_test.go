@@ -193,8 +193,8 @@ func (s *strict) VectorsChanged(start, count int) {
 	}
 }
 
-// Reset ends everything; answers that are still unanswered will be given all the same,
-// since a backend may be that late.
+// Reset ends everything; answers that are still unanswered will be given all the same, since a
+// backend may be that late.
 func (s *strict) Reset() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -43,8 +43,8 @@ type executors struct {
 const (
 	// startEvery is the least time between two starts in one slot.
 	startEvery = 100 * time.Millisecond
-	// allStartsEvery is the mean time between a guest's starts, of which it may
-	// have one for each slot at once.
+	// allStartsEvery is the mean time between a guest's starts, of which it may have one for each
+	// slot at once.
 	allStartsEvery = 125 * time.Millisecond
 )
 

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// ladder returns a function of n blocks, each of which branches to the last instruction, to the next and to itself: a shape on which simple dominator
-// algorithms, and walks over control dependences, take n² steps.
+// ladder returns a function of n blocks, each of which branches to the last instruction, to the
+// next and to itself: a shape on which simple dominator algorithms, and walks over control
+// dependences, take n² steps.
 func ladder(n int) string {
 	var b strings.Builder
 	b.WriteString("mov.b32 r0, %tid.x; setp.eq.u32 p0, r0, 0;\n")

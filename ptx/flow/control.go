@@ -1,8 +1,9 @@
 package flow
 
-// controlDeps marks, in independent runs, the blocks at which threads may have diverged: those that are control dependent on one of the run's branches,
-// by Ferrante, Ottenstein and Warren's definition of 1987. However many branches a block depends on, a run passes over it once: the blocks are a
-// union-find forest over the post-dominator tree.
+// controlDeps marks, in independent runs, the blocks at which threads may have diverged: those that
+// are control dependent on one of the run's branches, by Ferrante, Ottenstein and Warren's
+// definition of 1987. However many branches a block depends on, a run passes over it once: the
+// blocks are a union-find forest over the post-dominator tree.
 type controlDeps struct {
 	g     *Graph
 	run   int32
@@ -17,8 +18,8 @@ func newControlDeps(g *Graph) controlDeps {
 // begin starts a run, in which no block is marked yet. It must be called before the first branch.
 func (p *controlDeps) begin() { p.run++ }
 
-// diverge marks the blocks that are control dependent on the branch ending b, from each successor up the post-dominator tree to that of b, and calls each
-// with those that were not marked before.
+// diverge marks the blocks that are control dependent on the branch ending b, from each successor
+// up the post-dominator tree to that of b, and calls each with those that were not marked before.
 func (p *controlDeps) diverge(b int, each func(block int)) {
 	g := p.g
 	stop := int32(0)
@@ -48,7 +49,8 @@ func (p *controlDeps) convergent(b int) int {
 	return b
 }
 
-// next returns the next candidate after b in search of an unmarked block: b itself if it is unmarked.
+// next returns the next candidate after b in search of an unmarked block: b itself if it is
+// unmarked.
 func (p *controlDeps) next(b int) int {
 	if p.stamp[b] != p.run {
 		return b

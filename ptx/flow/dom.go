@@ -2,9 +2,9 @@ package flow
 
 import "slices"
 
-// dominatorTree computes immediate dominators by the algorithm of Lengauer and Tarjan (1979) with path compression, which takes O(m log n) steps
-// on any graph; simpler ones take n² on adversarial graphs.
-// Nodes are 0 … n-1; idom[root] and the idom of nodes that root does not reach are -1.
+// dominatorTree computes immediate dominators by the algorithm of Lengauer and Tarjan (1979) with
+// path compression, which takes O(m log n) steps on any graph; simpler ones take n² on adversarial
+// graphs. Nodes are 0 … n-1; idom[root] and the idom of nodes that root does not reach are -1.
 func dominatorTree(n, root int, succs, preds func(int) []int) []int {
 	t := lengauerTarjan{
 		idom: fill(n), number: fill(n), parent: fill(n), semi: make([]int, n),
@@ -40,7 +40,8 @@ func dominatorTree(n, root int, succs, preds func(int) []int) []int {
 	return t.idom
 }
 
-// lengauerTarjan is the state of one computation. semi and number are numbers of the depth-first search; the other fields are nodes.
+// lengauerTarjan is the state of one computation. semi and number are numbers of the depth-first
+// search; the other fields are nodes.
 type lengauerTarjan struct {
 	nodes    []int // in the order of the search
 	number   []int // of each node in that order, -1 if not reached
@@ -155,9 +156,11 @@ func (g *Graph) dominators() {
 	}
 }
 
-// postDominators computes Ipdom. A block that never reaches Exit has no post-dominator by definition; so that every reachable block has one, each
-// endless cycle counts as leaving for Exit from one of its blocks: the one with which every iteration ends, so that lanes meet there, or, if a
-// loop has several such blocks, its header, so that no lane waits at one of them for lanes that always take another.
+// postDominators computes Ipdom. A block that never reaches Exit has no post-dominator by
+// definition; so that every reachable block has one, each endless cycle counts as leaving for Exit
+// from one of its blocks: the one with which every iteration ends, so that lanes meet there, or, if
+// a loop has several such blocks, its header, so that no lane waits at one of them for lanes that
+// always take another.
 func (g *Graph) postDominators() {
 	n := len(g.Blocks)
 	g.pdomDepth = make([]int32, n)

@@ -6,8 +6,9 @@ import (
 	"vgpud/ptx"
 )
 
-// Effects holds which registers the instructions of a function read and write. Registers are numbers in Code.Regs; the carry flag is one more,
-// followed by the state spaces of memory, each as if it were one register (see [Effects.Space]). What is unknown of an instruction is
+// Effects holds which registers the instructions of a function read and write. Registers are
+// numbers in Code.Regs; the carry flag is one more, followed by the state spaces of memory, each as
+// if it were one register (see [Effects.Space]). What is unknown of an instruction is
 // overestimated.
 type Effects struct {
 	list []effect
@@ -19,22 +20,24 @@ func (g *Graph) Effects() *Effects {
 	return &Effects{g.classify(true), int32(len(g.Code.Regs))}
 }
 
-// Reads returns the registers that instruction i reads, its guard included. A register may be listed twice.
+// Reads returns the registers that instruction i reads, its guard included. A register may be
+// listed twice.
 func (e *Effects) Reads(i int) []int32 { return e.list[i].reads }
 
 // Writes returns the registers that instruction i writes, always or only if its guard holds.
 func (e *Effects) Writes(i int) []int32 { return e.list[i].writes }
 
-// Space returns the number of a state space's memory: shared, local, param (what is passed to and from functions) or global, which includes
-// textures and surfaces. A generic address may be in any except param. What never changes during a function, its own parameters and constants,
-// is not listed.
+// Space returns the number of a state space's memory: shared, local, param (what is passed to and
+// from functions) or global, which includes textures and surfaces. A generic address may be in any
+// except param. What never changes during a function, its own parameters and constants, is not
+// listed.
 func (e *Effects) Space(s ptx.Space) int32 { return e.regs + 1 + spaceNumber(s) }
 
 // Numbers returns how many numbers registers and spaces have.
 func (e *Effects) Numbers() int { return int(e.regs) + 1 + spaces }
 
-// Known reports whether the effects of instructions with this opcode on registers are known. Unknown ones are assumed to write every register
-// that they name.
+// Known reports whether the effects of instructions with this opcode on registers are known.
+// Unknown ones are assumed to write every register that they name.
 func Known(opcode string) bool {
 	switch opcode {
 	case "ld", "cp", "bar", "barrier", "call":
@@ -46,16 +49,16 @@ func Known(opcode string) bool {
 // Pure reports whether instructions with this opcode only compute a register from their operands.
 func Pure(opcode string) bool { return pure[opcode] }
 
-// effect is what an instruction reads and writes, as far as uniformity depends on it. Registers are numbers in Code.Regs; the carry flag is one
-// more.
+// effect is what an instruction reads and writes, as far as uniformity depends on it. Registers are
+// numbers in Code.Regs; the carry flag is one more.
 type effect struct {
 	reads, writes []int32
 	diverged      bool // threads were found to get different results
 	source        bool // threads may get different results from the same inputs
 }
 
-// uniformSpecials holds the special registers that are the same for all threads of a block. (%smid is too, at any moment, but a block that moves
-// between two reads of it would see it change.)
+// uniformSpecials holds the special registers that are the same for all threads of a block. (%smid
+// is too, at any moment, but a block that moves between two reads of it would see it change.)
 var uniformSpecials = set(`%ctaid %nctaid %ntid %gridid %nwarpid %nsmid %clusterid %nclusterid %cluster_ctaid
 	%cluster_nctaid %cluster_ctarank %cluster_nctarank %is_explicit_cluster %total_smem_size %aggr_smem_size
 	%dynamic_smem_size %current_graph_exec %reserved_smem_offset_begin %reserved_smem_offset_end
@@ -67,7 +70,8 @@ var pure = set(`abs add addc and bfe bfi bfind bmsk brev clz cnot copysign cos c
 	set setp shf shl shr sin slct sqrt sub subc szext tanh testp vabsdiff vabsdiff2 vabsdiff4 vadd vadd2 vadd4 vavrg2
 	vavrg4 vmad vmax vmax2 vmax4 vmin vmin2 vmin4 vset vset2 vset4 vshl vshr vsub vsub2 vsub4 xor`)
 
-// divergentOpcodes holds the opcodes whose result, the first operand, may differ between threads whatever the others are.
+// divergentOpcodes holds the opcodes whose result, the first operand, may differ between threads
+// whatever the others are.
 var divergentOpcodes = set(`activemask alloca atom createpolicy elect ld ldmatrix ldu match mma redux shfl stacksave suld suq tex
 	tld4 txq vote wmma`)
 
@@ -83,8 +87,9 @@ func set(names string) map[string]bool {
 	return m
 }
 
-// classify determines the effects of all instructions. Their lists share arrays. Without all, it leaves out memory and what each thread contributes
-// to a reduction by the whole block, whose result is the same for all threads regardless.
+// classify determines the effects of all instructions. Their lists share arrays. Without all, it
+// leaves out memory and what each thread contributes to a reduction by the whole block, whose
+// result is the same for all threads regardless.
 func (g *Graph) classify(all bool) []effect {
 	c := g.Code
 	carry := int32(len(c.Regs))
@@ -147,7 +152,8 @@ const (
 	agreed                     // by the whole block together
 )
 
-// resultKindOf returns how an instruction's results depend on threads, and how many of its first operands may be results.
+// resultKindOf returns how an instruction's results depend on threads, and how many of its first
+// operands may be results.
 func (g *Graph) resultKindOf(in *ptx.Instr) (resultKind, int) {
 	first := ptx.KindNone
 	if len(in.Operands) > 0 {
@@ -161,8 +167,8 @@ func (g *Graph) resultKindOf(in *ptx.Instr) (resultKind, int) {
 	case op == "ld" && g.invariantLoad(in):
 		return computed, 1
 	case op == "bar" || op == "barrier":
-		// A reduction over the whole block gives all threads the same: bar.red.or.pred p, a, q. With a thread count before the last
-		// operand it covers part of the block.
+		// A reduction over the whole block gives all threads the same: bar.red.or.pred p, a, q.
+		// With a thread count before the last operand it covers part of the block.
 		switch {
 		case !in.Has("red"):
 			return computed, 0
@@ -178,8 +184,8 @@ func (g *Graph) resultKindOf(in *ptx.Instr) (resultKind, int) {
 	return mixed, len(in.Operands) // unknown, so anything it names may be a result
 }
 
-// invariantLoad reports whether a load reads what never changes while the kernel runs and is the same for all threads: a kernel's parameters, or
-// constant memory.
+// invariantLoad reports whether a load reads what never changes while the kernel runs and is the
+// same for all threads: a kernel's parameters, or constant memory.
 func (g *Graph) invariantLoad(in *ptx.Instr) bool {
 	if in.Has("const") {
 		return true
@@ -196,7 +202,8 @@ func (g *Graph) invariantLoad(in *ptx.Instr) bool {
 	return false
 }
 
-// registers appends the registers in o to list. If they are read, a special register that differs between threads makes the instruction a source.
+// registers appends the registers in o to list. If they are read, a special register that differs
+// between threads makes the instruction a source.
 func registers(o *ptx.Operand, read bool, e *effect, list []int32) []int32 {
 	if o.Kind == ptx.KindAddr && !read {
 		return list // an address is read wherever it stands

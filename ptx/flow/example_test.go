@@ -7,8 +7,8 @@ import (
 	"vgpud/ptx/flow"
 )
 
-// A barrier below "if (i >= n) return" is one that only some threads of a block may come to; where the condition is
-// the same for all of them, all come or none.
+// A barrier below "if (i >= n) return" is one that only some threads of a block may come to; where
+// the condition is the same for all of them, all come or none.
 func Example() {
 	const kernel = `
 .version 9.0
@@ -44,6 +44,7 @@ DONE:
 			index, g.Reconvergence(0), u.Convergent(g.BlockOf(4)))
 	}
 	// Output:
-	// %tid.x: lanes that part meet at instruction 5; the barrier's block is met by all or none: false
-	// %ctaid.x: lanes that part meet at instruction 5; the barrier's block is met by all or none: true
+	// %tid.x: lanes that part meet at instruction 5; the barrier's block is met by all or none:
+	// false %ctaid.x: lanes that part meet at instruction 5; the barrier's block is met by all or
+	// none: true
 }

@@ -8,13 +8,16 @@ import (
 )
 
 const (
-	// Exit represents the end of the function, to which ret, exit, trap and the end of the code lead. It is no block.
+	// Exit represents the end of the function, to which ret, exit, trap and the end of the code
+	// lead. It is no block.
 	Exit = -1
-	// None represents what does not exist: the dominator of the first block, the loop of a block outside all loops.
+	// None represents what does not exist: the dominator of the first block, the loop of a block
+	// outside all loops.
 	None = -2
 )
 
-// Block is a sequence of instructions that is entered only at its first and left only after its last.
+// Block is a sequence of instructions that is entered only at its first and left only after its
+// last.
 type Block struct {
 	First, End int   // its instructions: Code.Instrs[First:End], never empty
 	Succs      []int // where control may go from its last instruction, including Exit; each once, the fall-through last
@@ -37,16 +40,18 @@ type Graph struct {
 	blockOf []int32 // of each instruction
 	// rpoIndex is each block's place in RPO; -1 for unreachable blocks.
 	rpoIndex []int32
-	// Depth of each block in the tree of dominators and of post-dominators; -1 for unreachable blocks.
+	// Depth of each block in the tree of dominators and of post-dominators; -1 for unreachable
+	// blocks.
 	domDepth, pdomDepth []int32
-	// enters numbers blocks in the order in which a walk down the dominator tree enters them, leaves is one more than the last number under
-	// each: a dominates b if b's number is within a's range.
+	// enters numbers blocks in the order in which a walk down the dominator tree enters them,
+	// leaves is one more than the last number under each: a dominates b if b's number is within a's
+	// range.
 	enters, leaves []int32
 	endless        []int // the blocks through which an endless cycle counts as reaching Exit
 }
 
-// Build builds the graph of c, whose names must be bound (ptx.Resolve). It fails for a branch to something that is not a label. A function without
-// instructions has a graph without blocks.
+// Build builds the graph of c, whose names must be bound (ptx.Resolve). It fails for a branch to
+// something that is not a label. A function without instructions has a graph without blocks.
 func Build(c *ptx.Code) (*Graph, error) {
 	g := &Graph{Code: c}
 	if err := g.split(); err != nil {
@@ -63,8 +68,8 @@ func Build(c *ptx.Code) (*Graph, error) {
 // BlockOf returns the block that instruction i is in.
 func (g *Graph) BlockOf(i int) int { return int(g.blockOf[i]) }
 
-// Reconvergence returns the instruction at which lanes that diverge at the end of block b reconverge: the first of its immediate post-dominator, or
-// len(Code.Instrs) if that is Exit.
+// Reconvergence returns the instruction at which lanes that diverge at the end of block b
+// reconverge: the first of its immediate post-dominator, or len(Code.Instrs) if that is Exit.
 func (g *Graph) Reconvergence(b int) int {
 	if p := g.Blocks[b].Ipdom; p >= 0 {
 		return g.Blocks[p].First
@@ -72,7 +77,8 @@ func (g *Graph) Reconvergence(b int) int {
 	return len(g.Code.Instrs)
 }
 
-// Dominates reports whether every path from the start to block b passes through block a; a block dominates itself.
+// Dominates reports whether every path from the start to block b passes through block a; a block
+// dominates itself.
 func (g *Graph) Dominates(a, b int) bool {
 	if !g.Blocks[a].Reachable || !g.Blocks[b].Reachable {
 		return false
@@ -83,7 +89,8 @@ func (g *Graph) Dominates(a, b int) bool {
 // Kind is how an instruction transfers control.
 type Kind uint8
 
-// The kinds of instructions by how they transfer control. With a guard each of them may also fall through.
+// The kinds of instructions by how they transfer control. With a guard each of them may also fall
+// through.
 const (
 	Straight Kind = iota // to the next instruction, including calls
 	Branch               // bra: to its label

@@ -33,7 +33,8 @@ func build(t fataler, body string) *Graph {
 	return g
 }
 
-// describe describes a graph in one line per block: its instructions, successors, dominators and loop.
+// describe describes a graph in one line per block: its instructions, successors, dominators and
+// loop.
 func describe(g *Graph) string {
 	name := func(b int) string {
 		switch b {
@@ -209,8 +210,8 @@ func randomBody(t *rapid.T) string {
 	return b.String()
 }
 
-// reach returns what can be reached from a block without passing through the block called without. Exit is the last
-// element; an endless cycle's chosen block leads there too.
+// reach returns what can be reached from a block without passing through the block called without.
+// Exit is the last element; an endless cycle's chosen block leads there too.
 func reach(g *Graph, from, without int) []bool {
 	n := len(g.Blocks)
 	seen := make([]bool, n+1)
@@ -237,8 +238,9 @@ func reach(g *Graph, from, without int) []bool {
 	return seen
 }
 
-// TestAgainstDefinitions compares dominators, post-dominators and loops with their definitions: a dominates b if b can't be reached without a, a
-// post-dominates b if Exit can't be reached from b without a.
+// TestAgainstDefinitions compares dominators, post-dominators and loops with their definitions: a
+// dominates b if b can't be reached without a, a post-dominates b if Exit can't be reached from b
+// without a.
 func TestAgainstDefinitions(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := build(t, randomBody(t))

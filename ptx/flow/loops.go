@@ -1,7 +1,7 @@
 package flow
 
-// Loop is a natural loop: a block that dominates the source of an edge back to it, and all blocks that reach that source without passing through
-// it. Loops with the same header count as one.
+// Loop is a natural loop: a block that dominates the source of an edge back to it, and all blocks
+// that reach that source without passing through it. Loops with the same header count as one.
 type Loop struct {
 	Header  int   // the block through which the loop is entered
 	Latches []int // the blocks that lead back to the header
@@ -9,8 +9,9 @@ type Loop struct {
 	Depth   int   // 1 for an outermost loop
 }
 
-// findLoops finds the natural loops. It processes the headers from the innermost outward and walks backwards from their latches, crossing each
-// loop already found in one step, so that each block is visited once.
+// findLoops finds the natural loops. It processes the headers from the innermost outward and walks
+// backwards from their latches, crossing each loop already found in one step, so that each block is
+// visited once.
 func (g *Graph) findLoops() {
 	g.Reducible = true
 	var n nest

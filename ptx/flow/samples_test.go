@@ -42,7 +42,8 @@ func samples(t *testing.T, do func(file string, c *ptx.Code)) {
 	}
 }
 
-// TestSamples checks that compilers' functions have the usual graphs: they are reducible, end, and most of their barriers are reached by whole blocks.
+// TestSamples checks that compilers' functions have the usual graphs: they are reducible, end, and
+// most of their barriers are reached by whole blocks.
 func TestSamples(t *testing.T) {
 	barriers, together := 0, 0
 	samples(t, func(file string, c *ptx.Code) {
@@ -78,7 +79,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestSampleUniformity examines a kernel in the style of a compiler's output, with the guard "if (i >= n) return".
+// TestSampleUniformity examines a kernel in the style of a compiler's output, with the guard "if (i
+// >= n) return".
 func TestSampleUniformity(t *testing.T) {
 	found := false
 	samples(t, func(file string, c *ptx.Code) {

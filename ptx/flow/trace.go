@@ -2,10 +2,12 @@ package flow
 
 import "slices"
 
-// Trace follows the results of some instructions: what is computed from them and, if asked for, what is executed or not because of them. It may be run many
-// times, and a run costs no more than the blocks that it examines.
+// Trace follows the results of some instructions: what is computed from them and, if asked for,
+// what is executed or not because of them. It may be run many times, and a run costs no more than
+// the blocks that it examines.
 type Trace struct {
-	// Ignore is a register or space through which nothing is followed; -1, the default of NewTrace, means none.
+	// Ignore is a register or space through which nothing is followed; -1, the default of NewTrace,
+	// means none.
 	Ignore int32
 
 	g       *Graph
@@ -39,8 +41,9 @@ func (g *Graph) NewTrace(e *Effects) *Trace {
 	}
 }
 
-// Run follows the results of the instructions sources through the blocks in within. It also reaches what is executed or not because of a result, if that is
-// decided by a branch at the end of a block for which control returns true; a nil control means none.
+// Run follows the results of the instructions sources through the blocks in within. It also reaches
+// what is executed or not because of a result, if that is decided by a branch at the end of a block
+// for which control returns true; a nil control means none.
 func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 	t.run++
 	t.parting.begin()
@@ -88,10 +91,12 @@ func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 	t.steps += len(t.uses)
 }
 
-// Instr reports whether the latest run has reached instruction i: it is a source, or reads something computed from one, or is executed because of one.
+// Instr reports whether the latest run has reached instruction i: it is a source, or reads
+// something computed from one, or is executed because of one.
 func (t *Trace) Instr(i int) bool { return t.reached[i] == t.run }
 
-// Register reports whether the latest run has reached register or space r, as [Effects] numbers them.
+// Register reports whether the latest run has reached register or space r, as [Effects] numbers
+// them.
 func (t *Trace) Register(r int32) bool { return t.regs[r] == t.run }
 
 // Steps returns the work of all runs together: the number of registers read in the blocks examined.
@@ -115,8 +120,8 @@ func (t *Trace) reach(i int, control func(int) bool) {
 	}
 }
 
-// Body returns the blocks of loop l, including those of nested loops, in ascending order. Given latches of the loop, it returns the part of the loop that
-// these make.
+// Body returns the blocks of loop l, including those of nested loops, in ascending order. Given
+// latches of the loop, it returns the part of the loop that these make.
 func (g *Graph) Body(l int, latches ...int) []int {
 	loop := &g.Loops[l]
 	seen := map[int]bool{loop.Header: true}
@@ -143,8 +148,9 @@ func (g *Graph) Body(l int, latches ...int) []int {
 	return body
 }
 
-// Leaving returns the blocks in body, in ascending order, from which control may go to a block outside it, or to the function's end: of a loop's body, the
-// blocks whose branches decide when the loop ends.
+// Leaving returns the blocks in body, in ascending order, from which control may go to a block
+// outside it, or to the function's end: of a loop's body, the blocks whose branches decide when the
+// loop ends.
 func (g *Graph) Leaving(body []int) []int {
 	var out []int
 	for _, b := range body {

@@ -10,7 +10,8 @@ import (
 	"vgpud/ptx"
 )
 
-// traced follows the instructions of g that load from global memory, and returns the instructions reached.
+// traced follows the instructions of g that load from global memory, and returns the instructions
+// reached.
 func traced(g *Graph, body []int, control func(int) bool) string {
 	var sources []int
 	for i, in := range g.Code.Instrs {

@@ -2,16 +2,16 @@ package flow
 
 import "vgpud/ptx"
 
-// Uniformity holds which registers have one value for the whole thread block, and which branches the whole block takes the same way. It is
-// conservative: what it calls uniform is.
+// Uniformity holds which registers have one value for the whole thread block, and which branches
+// the whole block takes the same way. It is conservative: what it calls uniform is.
 type Uniformity struct {
 	g         *Graph
 	divergent []bool // of each register in Code.Regs, and of the carry flag behind them
 	diverged  []bool // of each block
 }
 
-// Uniform reports whether register s of the function's Code.Regs has one value for the whole thread block: all threads that read it at the same
-// point of a common history read the same.
+// Uniform reports whether register s of the function's Code.Regs has one value for the whole thread
+// block: all threads that read it at the same point of a common history read the same.
 func (u *Uniformity) Uniform(s *ptx.Symbol) bool {
 	switch s.Kind {
 	case ptx.SymReg:
@@ -22,12 +22,13 @@ func (u *Uniformity) Uniform(s *ptx.Symbol) bool {
 	return true // an address
 }
 
-// Convergent reports whether the threads of a thread block either all execute block b or none does: no branch at which they may diverge decides
-// about it. In a device function "all" means those that called it.
+// Convergent reports whether the threads of a thread block either all execute block b or none does:
+// no branch at which they may diverge decides about it. In a device function "all" means those that
+// called it.
 func (u *Uniformity) Convergent(b int) bool { return !u.diverged[b] }
 
-// Branch reports whether all threads that come to the branch that ends block b take it the same way. It is true for a block that ends in no branch, or
-// in one with a single destination.
+// Branch reports whether all threads that come to the branch that ends block b take it the same
+// way. It is true for a block that ends in no branch, or in one with a single destination.
 func (u *Uniformity) Branch(b int) bool {
 	blk := &u.g.Blocks[b]
 	if len(blk.Succs) < 2 {
@@ -43,13 +44,16 @@ func (u *Uniformity) Branch(b int) bool {
 	return true
 }
 
-// Uniformity finds what is uniform over a thread block: kernel parameters, constants, the block's own index and sizes, and what is computed only from
-// those where the whole block computes it. A register written where only some threads come (a block that is control dependent, by Ferrante, Ottenstein
-// and Warren's definition of 1987, on a branch at which they may diverge) counts as divergent, since threads that meet again may differ in it.
+// Uniformity finds what is uniform over a thread block: kernel parameters, constants, the block's
+// own index and sizes, and what is computed only from those where the whole block computes it. A
+// register written where only some threads come (a block that is control dependent, by Ferrante,
+// Ottenstein and Warren's definition of 1987, on a branch at which they may diverge) counts as
+// divergent, since threads that meet again may differ in it.
 func (g *Graph) Uniformity() *Uniformity { return g.UniformityWith(nil) }
 
-// UniformityWith is Uniformity if agreed returns true for instructions that are known to give all threads the same from the same operands, although
-// that does not show: loads of what no thread writes meanwhile. nil means none.
+// UniformityWith is Uniformity if agreed returns true for instructions that are known to give all
+// threads the same from the same operands, although that does not show: loads of what no thread
+// writes meanwhile. nil means none.
 func (g *Graph) UniformityWith(agreed func(instr int) bool) *Uniformity {
 	a := &analysis{
 		Uniformity: Uniformity{
@@ -78,8 +82,8 @@ func (g *Graph) UniformityWith(agreed func(instr int) bool) *Uniformity {
 	return &a.Uniformity
 }
 
-// analysis computes a Uniformity. Registers and blocks only ever turn from uniform to divergent; each that turns is queued once, and its dependents are
-// then examined.
+// analysis computes a Uniformity. Registers and blocks only ever turn from uniform to divergent;
+// each that turns is queued once, and its dependents are then examined.
 type analysis struct {
 	Uniformity
 	effects []effect
@@ -106,7 +110,8 @@ func (a *analysis) run() {
 		a.blocks = a.blocks[:n-1]
 		a.parting.diverge(b, func(s int) {
 			a.diverged[s] = true
-			// Instructions that only some threads execute give only those threads results, and their branches decide only for them.
+			// Instructions that only some threads execute give only those threads results, and
+			// their branches decide only for them.
 			for i := a.g.Blocks[s].First; i < a.g.Blocks[s].End; i++ {
 				a.diverge(i)
 			}
@@ -122,7 +127,8 @@ func (a *analysis) divergeReg(r int) {
 	}
 }
 
-// diverge records that instruction i gives different threads different results: the registers that it writes and the direction of its branch diverge.
+// diverge records that instruction i gives different threads different results: the registers that
+// it writes and the direction of its branch diverge.
 func (a *analysis) diverge(i int) {
 	e := &a.effects[i]
 	if e.diverged {

@@ -33,7 +33,8 @@ func kernel(t fataler, body string) *Graph {
 	return g
 }
 
-// divergence returns the registers that are divergent, the blocks at which threads may have diverged, and the blocks whose branch may make them diverge.
+// divergence returns the registers that are divergent, the blocks at which threads may have
+// diverged, and the blocks whose branch may make them diverge.
 func divergence(g *Graph) string {
 	u := g.Uniformity()
 	var regs, apart, branches []string
@@ -162,7 +163,8 @@ type visit struct {
 	regs  []uint32
 }
 
-// execute runs one thread of a random kernel for at most limit steps; ended is false if it was cut off.
+// execute runs one thread of a random kernel for at most limit steps; ended is false if it was cut
+// off.
 func execute(g *Graph, tid uint32, limit int) (trace []visit, ended bool) {
 	regs := make([]uint32, len(g.Code.Regs))
 	value := func(o *ptx.Operand) uint32 {
@@ -203,8 +205,9 @@ func execute(g *Graph, tid uint32, limit int) (trace []visit, ended bool) {
 	return trace, true
 }
 
-// TestUniformityHolds runs several threads of random kernels and compares their executions with all claims: a block that threads execute together is
-// executed equally often by each, and what is uniform there is equal each time.
+// TestUniformityHolds runs several threads of random kernels and compares their executions with all
+// claims: a block that threads execute together is executed equally often by each, and what is
+// uniform there is equal each time.
 func TestUniformityHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := kernel(t, randomKernel(t))

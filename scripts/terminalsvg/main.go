@@ -2,8 +2,8 @@
 //
 //	vgpud demo | terminalsvg -title 'make demo' -o docs/demo.svg
 //
-// It reads plain text from standard input and refuses control characters, so the program must
-// have been run without a terminal.
+// It reads plain text from standard input and refuses control characters, so the program must have
+// been run without a terminal.
 package main
 
 import (
@@ -54,9 +54,9 @@ func run(in io.Reader, title, out string) error {
 	return os.WriteFile(out, svg, 0o644)
 }
 
-// draw returns the picture of a terminal that shows text. It returns an error if the text is
-// empty, is not UTF-8, has control characters other than line feeds, or is larger than 200 lines
-// of 200 columns.
+// draw returns the picture of a terminal that shows text. It returns an error if the text is empty,
+// is not UTF-8, has control characters other than line feeds, or is larger than 200 lines of 200
+// columns.
 func draw(title, text string) ([]byte, error) {
 	lines := strings.Split(strings.Trim(text, "\n"), "\n")
 	if len(lines) == 1 && lines[0] == "" {
@@ -97,8 +97,8 @@ func draw(title, text string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// escape returns text as the content of an XML element. Spaces become no-break spaces, which
-// every viewer keeps.
+// escape returns text as the content of an XML element. Spaces become no-break spaces, which every
+// viewer keeps.
 func escape(text string) string {
 	var b strings.Builder
 	// A strings.Builder returns no errors.

@@ -7,13 +7,12 @@ import (
 	"github.com/digitalocean/go-qemu/qmp"
 )
 
-// QMPSocket returns the path of a second monitor, for another program. QEMU serves one client of
-// it at a time.
+// QMPSocket returns the path of a second monitor, for another program. QEMU serves one client of it
+// at a time.
 func (v *VM) QMPSocket() string { return filepath.Join(v.dir, qmpSocket) }
 
-// Execute runs a command of QEMU's monitor. args and result may be nil; else
-// they are encoded and decoded as JSON. When ctx ends first, the command may
-// still be carried out.
+// Execute runs a command of QEMU's monitor. args and result may be nil; else they are encoded and
+// decoded as JSON. When ctx ends first, the command may still be carried out.
 func (v *VM) Execute(ctx context.Context, name string, args, result any) error {
 	if err := v.monitor.execute(ctx, name, args, result); err != nil {
 		return v.fail(name, err)
@@ -29,8 +28,8 @@ type Expectation struct {
 }
 
 // Expect starts a wait for the first event that match accepts. The caller calls it before the
-// action that causes the event, and Wait after it. match is called by the one goroutine that
-// reads events, and must not block.
+// action that causes the event, and Wait after it. match is called by the one goroutine that reads
+// events, and must not block.
 func (v *VM) Expect(match func(qmp.Event) bool) *Expectation {
 	e := &Expectation{v: v, match: match, hit: make(chan qmp.Event, 1)}
 	v.mu.Lock()

@@ -21,9 +21,9 @@ type monitor struct {
 	done   chan struct{} // closed after the last event
 }
 
-// newMonitor connects to the monitor that listens at path. It returns when QEMU, which greets
-// after it has made its devices, takes commands, or when the connection ends. event is called for
-// each event, in order, by one goroutine, and must not block.
+// newMonitor connects to the monitor that listens at path. It returns when QEMU, which greets after
+// it has made its devices, takes commands, or when the connection ends. event is called for each
+// event, in order, by one goroutine, and must not block.
 func newMonitor(path string, event func(qmp.Event)) (*monitor, error) {
 	client, err := qmp.NewSocketMonitor("unix", path, dialLimit)
 	if err != nil {

@@ -166,8 +166,7 @@ func (v *VM) Wait(ctx context.Context) error {
 // Console returns the last output of the guest's kernel and init.
 func (v *VM) Console() string { return v.printed.String() }
 
-// Ready waits until the guest's init answers. After a reset it waits for the
-// new boot.
+// Ready waits until the guest's init answers. After a reset it waits for the new boot.
 func (v *VM) Ready(ctx context.Context) error {
 	text, err := v.guest.Ready(ctx)
 	if err != nil {

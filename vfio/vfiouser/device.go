@@ -42,7 +42,8 @@ type Description struct {
 	IRQs    []IRQ
 }
 
-// Region is one region of a device: a BAR, the ROM or the configuration space. The zero value is an absent region.
+// Region is one region of a device: a BAR, the ROM or the configuration space. The zero value is an
+// absent region.
 type Region struct {
 	// Size in bytes. The size of a BAR is a power of two.
 	Size uint64
@@ -84,6 +85,7 @@ type DMAMapper interface {
 
 // IRQStater is a device that is notified when its client changes interrupt vectors.
 type IRQStater interface {
-	// IRQsChanged is called after the client changed vectors start to start+count-1 of an interrupt.
+	// IRQsChanged is called after the client changed vectors start to start+count-1 of an
+	// interrupt.
 	IRQsChanged(index, start, count uint32)
 }

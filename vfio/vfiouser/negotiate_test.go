@@ -16,7 +16,8 @@ import (
 	"vgpud/vfio/vfiouser/vfiousertest"
 )
 
-// qemuVersion is the payload of the VERSION that QEMU 11.1.3 sends; with its header the message has 214 bytes.
+// qemuVersion is the payload of the VERSION that QEMU 11.1.3 sends; with its header the message has
+// 214 bytes.
 const qemuVersion = "\x00\x00\x00\x00" +
 	`{"capabilities": {"pgsizes": 4096, "max_msg_fds": 16, "max_dma_maps": 65535, "max_data_xfer_size": 1048576, ` +
 	`"migration": {"max_bitmap_size": 268435456, "pgsize": 4096}, "write_multiple": true}}` + "\x00"

@@ -15,7 +15,8 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// Server serves a [Device] to one client at a time. Its fields are set before Serve and not changed after.
+// Server serves a [Device] to one client at a time. Its fields are set before Serve and not changed
+// after.
 type Server struct {
 	Device Device
 

@@ -88,8 +88,8 @@ func (l *Load) prepare(ctx context.Context, s *corpus.Launch) error {
 
 func dim(d [3]uint32) driver.Dim { return driver.Dim{X: d[0], Y: d[1], Z: d[2]} }
 
-// Repeatable reports whether the case's launches may run several times between
-// two checks: its results don't depend on how often they did.
+// Repeatable reports whether the case's launches may run several times between two checks: its
+// results don't depend on how often they did.
 func (l *Load) Repeatable() bool { return len(l.Case.Restore()) == 0 }
 
 // Run launches the case's steps on ch, waits, and checks every buffer, including that read-only

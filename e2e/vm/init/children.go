@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children starts processes and reaps them, and also orphans, which become children of the first process. Waiting for all of them in one place
-// keeps both kinds apart; os/exec's own waiting would race.
+// children starts processes and reaps them, and also orphans, which become children of the first
+// process. Waiting for all of them in one place keeps both kinds apart; os/exec's own waiting would
+// race.
 type children struct {
 	mu     sync.Mutex
 	status map[int]chan unix.WaitStatus
@@ -35,7 +36,8 @@ func newChildren() *children {
 	return c
 }
 
-// start runs a program. It holds the lock until the process is registered, so that reap can't come first.
+// start runs a program. It holds the lock until the process is registered, so that reap can't come
+// first.
 func (c *children) start(args, env []string, files [3]*os.File) (child, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

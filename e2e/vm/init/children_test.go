@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestChildrenAreReaped checks that every child's status reaches its starter, however many end at once.
+// TestChildrenAreReaped checks that every child's status reaches its starter, however many end at
+// once.
 func TestChildrenAreReaped(t *testing.T) {
 	c := newChildren()
 	null, err := os.Open(os.DevNull)

@@ -1,10 +1,12 @@
-// Command init is the first process of the guests that vfio/qemu boots. The agent and the programs that a test runs are the only others.
+// Command init is the first process of the guests that vfio/qemu boots. The agent and the programs
+// that a test runs are the only others.
 //
-// It mounts the kernel's file systems, loads the modules in the initramfs, starts /bin/vgpu-agent if it exists, and then executes the host's
-// requests on the second serial port (vfio/qemu/console). Its output and the agent's go to the first port, the kernel's console.
+// It mounts the kernel's file systems, loads the modules in the initramfs, starts /bin/vgpu-agent
+// if it exists, and then executes the host's requests on the second serial port
+// (vfio/qemu/console). Its output and the agent's go to the first port, the kernel's console.
 //
 // As another process, `/init look PATH...` prints files and directories of the guest.
 //
-// The first process never returns: a guest whose init ends panics. An error before the port is open powers the guest off, which the host
-// notices at once.
+// The first process never returns: a guest whose init ends panics. An error before the port is open
+// powers the guest off, which the host notices at once.
 package main

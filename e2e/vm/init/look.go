@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// look prints what is at the given paths: a directory's names, a link's target, a file's contents; one per line. Since the guest has no other
-// programs, tests use it to see how the kernel set up a device: `/init look PATH...`.
+// look prints what is at the given paths: a directory's names, a link's target, a file's contents;
+// one per line. Since the guest has no other programs, tests use it to see how the kernel set up a
+// device: `/init look PATH...`.
 func look(w io.Writer, paths []string) error {
 	for _, path := range paths {
 		info, err := os.Lstat(path)

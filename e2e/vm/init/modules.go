@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// parameters are set if the kernel has them: vfio-pci needs them to serve a guest without an IOMMU, or with one that can't remap interrupts. In
-// such a guest, programs could make a device write anywhere in memory; our device writes nowhere.
+// parameters are set if the kernel has them: vfio-pci needs them to serve a guest without an IOMMU,
+// or with one that can't remap interrupts. In such a guest, programs could make a device write
+// anywhere in memory; our device writes nowhere.
 var parameters = []string{
 	"/sys/module/vfio/parameters/enable_unsafe_noiommu_mode",
 	"/sys/module/vfio_iommu_type1/parameters/allow_unsafe_interrupts",

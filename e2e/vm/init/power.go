@@ -9,7 +9,8 @@ import (
 	"vgpud/vfio/qemu/console"
 )
 
-// power powers off or reboots the guest; it returns only on an error. There is no file system to sync.
+// power powers off or reboots the guest; it returns only on an error. There is no file system to
+// sync.
 func power(action string) error {
 	switch action {
 	case console.PowerOff:

@@ -7,9 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openSerial opens a serial port in raw mode: no echo, no line editing, no special characters. It discards what was received before.
+// openSerial opens a serial port in raw mode: no echo, no line editing, no special characters. It
+// discards what was received before.
 func openSerial(path string) (*os.File, error) {
-	// Without O_NONBLOCK the kernel would wait for a carrier, and Go would need a thread for each read.
+	// Without O_NONBLOCK the kernel would wait for a carrier, and Go would need a thread for each
+	// read.
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err

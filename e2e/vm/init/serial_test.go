@@ -9,7 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal creates a pair of pseudo-terminals: what is written to one arrives at the other as over a serial line.
+// terminal creates a pair of pseudo-terminals: what is written to one arrives at the other as over
+// a serial line.
 func terminal(t *testing.T) (host *os.File, path string) {
 	t.Helper()
 	host, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
@@ -27,7 +28,8 @@ func terminal(t *testing.T) (host *os.File, path string) {
 	return host, fmt.Sprintf("/dev/pts/%d", n)
 }
 
-// TestSerialIsTransparent checks that every byte arrives as it was sent, in both directions, and none is echoed.
+// TestSerialIsTransparent checks that every byte arrives as it was sent, in both directions, and
+// none is echoed.
 func TestSerialIsTransparent(t *testing.T) {
 	host, path := terminal(t)
 	guest, err := openSerial(path)
@@ -60,7 +62,8 @@ func TestSerialIsTransparent(t *testing.T) {
 	}
 }
 
-// TestSerialBeginsEmpty checks that what arrived before the port was opened, from another boot, is discarded.
+// TestSerialBeginsEmpty checks that what arrived before the port was opened, from another boot, is
+// discarded.
 func TestSerialBeginsEmpty(t *testing.T) {
 	host, path := terminal(t)
 	if _, err := host.Write([]byte("old\n")); err != nil {

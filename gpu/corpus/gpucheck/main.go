@@ -1,5 +1,5 @@
-// Command gpucheck compares the corpus's references with a real GPU. It writes every case to a
-// file that the runner beside it performs through CUDA's driver, and checks the runner's results.
+// Command gpucheck compares the corpus's references with a real GPU. It writes every case to a file
+// that the runner beside it performs through CUDA's driver, and checks the runner's results.
 //
 //	gpucheck [-seed N] export DIR   writes DIR/KERNEL.SIZE.case and DIR/ARCH/KERNEL.ptx
 //	gpucheck [-seed N] verify DIR   checks every DIR/ARCH/KERNEL.SIZE.out against its reference

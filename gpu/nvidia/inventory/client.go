@@ -40,8 +40,8 @@ const (
 	lastPause  = 30 * time.Second
 )
 
-// silenceLimit is the longest time without a message, beyond the sampling interval: querying a GPU in
-// trouble takes the library many seconds.
+// silenceLimit is the longest time without a message, beyond the sampling interval: querying a GPU
+// in trouble takes the library many seconds.
 const silenceLimit = 30 * time.Second
 
 // Watch runs the program until ctx ends and passes its messages to f, from one goroutine. A message

@@ -9,7 +9,8 @@
 //
 // Nothing here ever changes a setting of a GPU.
 //
-// \terr := inventory.Watch(ctx, inventory.Options{Clock: clock.Real{}, Log: log}, func(m inventory.Message) { … })
+// \terr := inventory.Watch(ctx, inventory.Options{Clock: clock.Real{}, Log: log}, func(m
+// inventory.Message) { … })
 //
 // [Health] decides from the messages about one GPU whether it can still be used.
 package inventory

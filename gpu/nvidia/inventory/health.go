@@ -39,8 +39,8 @@ func (h *Health) Xid(number uint64) Xid {
 	return x
 }
 
-// overrulingSamples is the number of samples in a row without a recovery action that overrule an error that
-// should have made the GPU unusable. The first may be older than the error.
+// overrulingSamples is the number of samples in a row without a recovery action that overrule an
+// error that should have made the GPU unusable. The first may be older than the error.
 const overrulingSamples = 2
 
 // Sample records a sample.

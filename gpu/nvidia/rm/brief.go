@@ -12,10 +12,10 @@ const (
 	distrustCalls = 1000
 )
 
-// briefCalls reports whether a node's brief calls have been brief lately. While Go's scheduler is not
-// notified of a call, a garbage collection that begins meanwhile stops the process until the call
-// returns. That may happen once in distrustCalls calls while a GPU or its driver fails, for the duration
-// of that call. It is safe for concurrent use.
+// briefCalls reports whether a node's brief calls have been brief lately. While Go's scheduler is
+// not notified of a call, a garbage collection that begins meanwhile stops the process until the
+// call returns. That may happen once in distrustCalls calls while a GPU or its driver fails, for
+// the duration of that call. It is safe for concurrent use.
 type briefCalls struct{ distrusted atomic.Int32 }
 
 // trusted reports whether the next call may bypass the scheduler.

@@ -2,8 +2,8 @@ package arith
 
 import "math"
 
-// The approximations compute in float64 and round once to f32: the error is below 0.51 ulp. With ftz, subnormal operands and
-// results become zeros.
+// The approximations compute in float64 and round once to f32: the error is below 0.51 ulp. With
+// ftz, subnormal operands and results become zeros.
 
 // approx32 computes f of a as an .approx instruction.
 func approx32(a float32, ftz bool, f func(float64) float64) float32 {
@@ -32,8 +32,8 @@ func RsqrtApproxF32(a float32, ftz bool) float32 {
 // rsqrt is 1/√x.
 func rsqrt(x float64) float64 { return 1 / math.Sqrt(x) }
 
-// DivApproxF32 is div.approx.f32, which is a·(1/b): PTX allows 2 ulp where 2^-126 ≤ |b| ≤ 2^126; above, where 1/b is subnormal,
-// the result is a zero, or NaN if a is infinite.
+// DivApproxF32 is div.approx.f32, which is a·(1/b): PTX allows 2 ulp where 2^-126 ≤ |b| ≤ 2^126;
+// above, where 1/b is subnormal, the result is a zero, or NaN if a is infinite.
 func DivApproxF32(a, b float32, ftz bool) float32 {
 	if ftz {
 		a, b = FlushF32(a), FlushF32(b)
@@ -54,16 +54,19 @@ func DivFullF32(a, b float32, ftz bool) float32 { return DivF32Mode(a, b, Mode{F
 // Ex2ApproxF32 is ex2.approx.f32; PTX allows 2 ulp.
 func Ex2ApproxF32(a float32, ftz bool) float32 { return approx32(a, ftz, exp2) }
 
-// Lg2ApproxF32 is lg2.approx.f32; PTX allows an absolute error of 2^-22 within (0.5, 2), a relative one of 2^-22 outside.
+// Lg2ApproxF32 is lg2.approx.f32; PTX allows an absolute error of 2^-22 within (0.5, 2), a relative
+// one of 2^-22 outside.
 func Lg2ApproxF32(a float32, ftz bool) float32 { return approx32(a, ftz, log2) }
 
-// SinApproxF32 is sin.approx.f32; PTX allows an absolute error of 2^-20.5 within ±2π, 2^-14.7 within ±100π.
+// SinApproxF32 is sin.approx.f32; PTX allows an absolute error of 2^-20.5 within ±2π, 2^-14.7
+// within ±100π.
 func SinApproxF32(a float32, ftz bool) float32 { return approx32(a, ftz, sin) }
 
 // CosApproxF32 is cos.approx.f32; PTX allows what it allows SinApproxF32.
 func CosApproxF32(a float32, ftz bool) float32 { return approx32(a, ftz, cos) }
 
-// TanhApproxF32 is tanh.approx.f32; PTX allows a relative error of 2^-11. It has no .ftz, and passes subnormals through.
+// TanhApproxF32 is tanh.approx.f32; PTX allows a relative error of 2^-11. It has no .ftz, and
+// passes subnormals through.
 func TanhApproxF32(a float32) float32 { return approx32(a, false, math.Tanh) }
 
 // RsqrtApproxF64 is rsqrt.approx.f64.

@@ -28,6 +28,7 @@ func AtomCas[T Unsigned](old, compare, value T) T {
 	return old
 }
 
-// AtomAddGlobalF32 is atom.add.f32 in global memory, which flushes subnormals on NVIDIA's GPUs. In shared memory it is AddF32;
-// atom.add.f64 is AddF64 and the .noftz forms of half precision are Half.Add everywhere.
+// AtomAddGlobalF32 is atom.add.f32 in global memory, which flushes subnormals on NVIDIA's GPUs. In
+// shared memory it is AddF32; atom.add.f64 is AddF64 and the .noftz forms of half precision are
+// Half.Add everywhere.
 func AtomAddGlobalF32(old, b float32) float32 { return CanonF32(FlushF32(FlushF32(old) + FlushF32(b))) }

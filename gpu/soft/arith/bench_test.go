@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Benchmarks run over 32 lanes, as an interpreter does: ns/op is the time of one warp's instruction.
+// Benchmarks run over 32 lanes, as an interpreter does: ns/op is the time of one warp's
+// instruction.
 
 var laneA, laneB, laneC, laneD [32]uint32
 

@@ -67,7 +67,8 @@ func BfindShift(position, width uint32) uint32 {
 	return width - 1 - position
 }
 
-// BfeU32 is bfe.u32: length bits of a from position on, zero-extended. Only the operands' low 8 bits count.
+// BfeU32 is bfe.u32: length bits of a from position on, zero-extended. Only the operands' low 8
+// bits count.
 func BfeU32(a, position, length uint32) uint32 {
 	return a >> (position & 0xff) & (1<<(length&0xff) - 1)
 }
@@ -157,7 +158,8 @@ func BmskClamp(position, width uint32) uint32 { return (1<<width - 1) << positio
 // bits of width.
 func SzextWrapS32(a int32, width uint32) int32 { return BfeS32(a, 0, width&31) }
 
-// SzextClampS32 is szext.clamp.s32: the low width bits of a, sign-extended; all of a for 32 and more.
+// SzextClampS32 is szext.clamp.s32: the low width bits of a, sign-extended; all of a for 32 and
+// more.
 func SzextClampS32(a int32, width uint32) int32 { return BfeS32(a, 0, min(width, 32)) }
 
 // SzextWrapU32 is szext.wrap.u32: the low bits of a. Their number is the low five bits of width.

@@ -6,7 +6,8 @@ type Float interface{ ~float32 | ~float64 }
 // Cmp is a comparison of set, setp and slct.
 type Cmp uint8
 
-// Comparisons of PTX. Lo, ls, hi and hs are lt, le, gt and ge of unsigned integers, and have no values of their own.
+// Comparisons of PTX. Lo, ls, hi and hs are lt, le, gt and ge of unsigned integers, and have no
+// values of their own.
 const (
 	CmpEq Cmp = iota
 	CmpNe

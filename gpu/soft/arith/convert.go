@@ -29,7 +29,8 @@ func limits[I Integer]() (least, greatest I) {
 	return least, ^least
 }
 
-// Integral is cvt.rni, .rzi, .rmi and .rpi from a float type to itself: x rounded to an integral value.
+// Integral is cvt.rni, .rzi, .rmi and .rpi from a float type to itself: x rounded to an integral
+// value.
 func Integral(x float64, r Round) float64 {
 	switch r {
 	case RN:
@@ -53,8 +54,8 @@ func CvtIntF64[I Integer](x float64, r Round) I {
 	return clampTo[I](Integral(x, r))
 }
 
-// CvtIntF32 is cvt to an integer type from f32 (and, widened, f16 and bf16). It differs from CvtIntF64 in that NaN gives 0 for
-// integers of less than 64 bits.
+// CvtIntF32 is cvt to an integer type from f32 (and, widened, f16 and bf16). It differs from
+// CvtIntF64 in that NaN gives 0 for integers of less than 64 bits.
 func CvtIntF32[I Integer](x float32, r Round) I {
 	if x != x && width[I]() < 64 {
 		return 0
@@ -65,7 +66,8 @@ func CvtIntF32[I Integer](x float32, r Round) I {
 // clampTo converts an integral x to I and clamps it.
 func clampTo[I Integer](x float64) I {
 	least, greatest := limits[I]()
-	// As float64, the greatest value of a 64-bit type rounds up to the first one out of range; the others are exact.
+	// As float64, the greatest value of a 64-bit type rounds up to the first one out of range; the
+	// others are exact.
 	switch {
 	case x >= float64(greatest):
 		return greatest

@@ -110,7 +110,8 @@ func (h *Half) Integral(a uint16, m Mode) uint16 {
 	return h.fromFloat(Integral(float64(h.Float32(a)), m.Round), m)
 }
 
-// CvtTF32F32 is cvt.tf32.f32: 11 significant bits of an f32, the bits below zero. PTX has it with .rna, .rn and .rz.
+// CvtTF32F32 is cvt.tf32.f32: 11 significant bits of an f32, the bits below zero. PTX has it with
+// .rna, .rn and .rz.
 func CvtTF32F32(x float32, m Mode) uint32 {
 	if x != x {
 		return nan32Bits

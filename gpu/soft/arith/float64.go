@@ -68,7 +68,8 @@ func FmaF64(a, b, c float64) float64 {
 	return nan64(a, b, c)
 }
 
-// MinF64 is min.f64: a NaN loses against a number, −0 is below +0; of two NaN the first is the result.
+// MinF64 is min.f64: a NaN loses against a number, −0 is below +0; of two NaN the first is the
+// result.
 func MinF64(a, b float64) float64 {
 	switch {
 	case a == a && b == b:
@@ -81,7 +82,8 @@ func MinF64(a, b float64) float64 {
 	return nan64(a, b, 0)
 }
 
-// MaxF64 is max.f64: a NaN loses against a number, +0 is above −0; of two NaN the first is the result.
+// MaxF64 is max.f64: a NaN loses against a number, +0 is above −0; of two NaN the first is the
+// result.
 func MaxF64(a, b float64) float64 {
 	switch {
 	case a == a && b == b:

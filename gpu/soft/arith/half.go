@@ -36,7 +36,8 @@ func CvtF32F16(h uint16) float32 {
 	return math.Float32frombits(math.Float32bits(x) | uint32(h&sign16)<<16)
 }
 
-// CvtF32BF16 is cvt.f32.bf16: exact, and a NaN keeps its payload, as bf16 is the upper half of an f32.
+// CvtF32BF16 is cvt.f32.bf16: exact, and a NaN keeps its payload, as bf16 is the upper half of an
+// f32.
 func CvtF32BF16(h uint16) float32 { return math.Float32frombits(uint32(h) << 16) }
 
 // CvtF16F32 is cvt.rn.f16.f32.

@@ -5,7 +5,8 @@ import (
 	"math/bits"
 )
 
-// Round is a rounding direction of PTX: .rn, .rz, .rm, .rp for results, .rni, .rzi, .rmi, .rpi for integral values.
+// Round is a rounding direction of PTX: .rn, .rz, .rm, .rp for results, .rni, .rzi, .rmi, .rpi for
+// integral values.
 type Round uint8
 
 const (

@@ -164,8 +164,7 @@ func ret(w *warp, in *inst) {
 	w.frame, w.sp, w.pc = up, sp, back
 }
 
-// transfer copies a value of every lane: between registers, or to and from the
-// lanes' local memory.
+// transfer copies a value of every lane: between registers, or to and from the lanes' local memory.
 func (w *warp) transfer(to operand, toAt int, from operand, fromAt int, size int) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)

@@ -157,8 +157,8 @@ func (c *compiler) sharedAt(v *ptx.Var) (uint64, bool) {
 	return at, true
 }
 
-// addressOf returns a register with the address of a variable or function, for
-// mov and as an operand of arithmetic.
+// addressOf returns a register with the address of a variable or function, for mov and as an
+// operand of arithmetic.
 func (c *compiler) addressOf(o *ptx.Operand, class regClass) (operand, error) {
 	s := o.Sym
 	if s == nil {

@@ -72,8 +72,7 @@ func (c *compiler) movVector(in *ptx.Instr, n int, t ptx.Type) error {
 	return nil
 }
 
-// packOrUnpack moves between a register and a vector of its parts, the least
-// significant first.
+// packOrUnpack moves between a register and a vector of its parts, the least significant first.
 func (c *compiler) packOrUnpack(d, s *ptx.Operand, t ptx.Type) error {
 	one, many := s, d
 	pack := s.Kind == ptx.KindVector

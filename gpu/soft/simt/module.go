@@ -37,8 +37,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Module is a loaded PTX module: its kernels, ready to run, and the layout of
-// its variables. Place it before launching any of its kernels.
+// Module is a loaded PTX module: its kernels, ready to run, and the layout of its variables. Place
+// it before launching any of its kernels.
 type Module struct {
 	kernels []*Kernel
 	byName  map[string]*Kernel

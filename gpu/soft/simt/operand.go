@@ -58,8 +58,7 @@ func (c *compiler) src(o *ptx.Operand, t ptx.Type) (operand, error) {
 	return operand{}, c.unsupported("an operand that is neither register nor constant")
 }
 
-// anySrc returns the register of a source operand whose register may be wider
-// than type t.
+// anySrc returns the register of a source operand whose register may be wider than type t.
 func (c *compiler) anySrc(o *ptx.Operand, t ptx.Type) (operand, error) {
 	if o.Kind != ptx.KindReg {
 		return c.src(o, t)
@@ -161,8 +160,7 @@ func (c *compiler) arity(in *ptx.Instr, least, most int) error {
 	return nil
 }
 
-// sources returns the registers of operands from the second on, which are all
-// of type t.
+// sources returns the registers of operands from the second on, which are all of type t.
 func (c *compiler) sources(in *ptx.Instr, types ...ptx.Type) (d operand, src []operand, err error) {
 	n := len(types)
 	if err = c.arity(in, n, n); err != nil {

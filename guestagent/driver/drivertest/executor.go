@@ -28,7 +28,8 @@ type Rings struct {
 	PollWindow time.Duration
 }
 
-// Serve executes a channel's commands until Stop, or until the guest corrupts its rings; then it returns the error code.
+// Serve executes a channel's commands until Stop, or until the guest corrupts its rings; then it
+// returns the error code.
 func (g *GPU) Serve(r Rings) abi.ErrorCode {
 	reader, err := abi.NewSubmissionReader(r.Page, r.Submission)
 	if err == nil {

@@ -14,10 +14,11 @@ import (
 type Kernel struct {
 	// Params are the sizes of the parameters; each is aligned to its size.
 	Params []int
-	// Run executes the kernel; nil does nothing. An [abi.Status] in its error's chain is the launch's status.
+	// Run executes the kernel; nil does nothing. An [abi.Status] in its error's chain is the
+	// launch's status.
 	Run func(g *GPU, l abi.Launch, params []byte) error
-	// Duration returns how long a launch takes on the GPU's clock; nil means as long as Run does. Evicted returns how often the
-	// launch counts as evicted.
+	// Duration returns how long a launch takes on the GPU's clock; nil means as long as Run does.
+	// Evicted returns how often the launch counts as evicted.
 	Duration func(Call) time.Duration
 	Evicted  func(Call) uint64
 	// FormsPerSM is how many blocks of its forms an SM holds; 0 means PerSM.
@@ -153,7 +154,8 @@ func (g *GPU) execute(shared []byte, cmd []abi.Entry, c *abi.Completion) {
 	}
 }
 
-// data returns the data of a command: its continuation entries, or bytes of BAR2. It is valid until the next call.
+// data returns the data of a command: its continuation entries, or bytes of BAR2. It is valid until
+// the next call.
 func (g *GPU) data(shared []byte, cmd []abi.Entry, offset, n uint64) ([]byte, error) {
 	if len(cmd) > 1 {
 		g.scratch = g.scratch[:0]
@@ -450,7 +452,8 @@ func decodeCall(name string, grid [3]uint32, attributes []byte) (Call, error) {
 	return call, nil
 }
 
-// describe answers questions about the GPU: it has 4 SMs, each of which holds one block of a kernel.
+// describe answers questions about the GPU: it has 4 SMs, each of which holds one block of a
+// kernel.
 func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
 	if op == abi.OpDeviceAttribute {
 		x, err := abi.DecodeQuery(e)

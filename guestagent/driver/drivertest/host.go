@@ -97,8 +97,8 @@ func (h *Host) Die() {
 	close(h.gone)
 }
 
-// Fault makes a context fault with its channels. It does not wait for a kernel that runs; the function that it returns does, after
-// which nothing completes any more.
+// Fault makes a context fault with its channels. It does not wait for a kernel that runs; the
+// function that it returns does, after which nothing completes any more.
 func (h *Host) Fault(slot int, code abi.ErrorCode) (wait func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -10,16 +10,18 @@ import (
 // maxCandidates bounds what is measured for a class beside the original.
 const maxCandidates = 7
 
-// minWaves is how many times over units must fill the GPU: with fewer, the last of them leave much of it idle. Eight waves
-// of units cost an H100 3 % with 62 waves of tasks, one wave 8 % and two 11 % (coarsened by 8 and 32).
+// minWaves is how many times over units must fill the GPU: with fewer, the last of them leave much
+// of it idle. Eight waves of units cost an H100 3 % with 62 waves of tasks, one wave 8 % and two 11
+// % (coarsened by 8 and 32).
 const minWaves = 8
 
 // maxGroup is the largest group that is tried; on an H100, 32 won half a percent over 8.
 const maxGroup = 64
 
-// candidates returns the choices worth measuring for a grid of that many tasks, each of which takes the time task in one of
-// slots: the choices that can leave within the wanted latency or, if there are none, the one of each form that leaves the
-// soonest. A grid that the GPU holds at once has none: its blocks have all started before they can be asked to leave.
+// candidates returns the choices worth measuring for a grid of that many tasks, each of which takes
+// the time task in one of slots: the choices that can leave within the wanted latency or, if there
+// are none, the one of each form that leaves the soonest. A grid that the GPU holds at once has
+// none: its blocks have all started before they can be asked to leave.
 func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int) []abi.Preempt {
 	if tasks <= uint64(slots) {
 		return nil
@@ -42,13 +44,15 @@ func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks
 	if inTime || !timely(single) {
 		offer(coarse...)
 	}
-	// Persistent blocks leave sooner than an early exit of short tasks, which starts all blocks that have not begun.
+	// Persistent blocks leave sooner than an early exit of short tasks, which starts all blocks
+	// that have not begun.
 	offer(p.persistent(task, tasks, slots, timely)...)
 	return all
 }
 
-// coarse returns the groups worth measuring of those that leave in time, in powers of two: the smallest, the one that leaves
-// the soonest, and the largest. If none leaves in time, it returns the one that leaves the soonest.
+// coarse returns the groups worth measuring of those that leave in time, in powers of two: the
+// smallest, the one that leaves the soonest, and the largest. If none leaves in time, it returns
+// the one that leaves the soonest.
 func (p *Parameters) coarse(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
 	if task > p.Suspension {
 		return nil // the hardware suspends a context sooner than two tasks end
@@ -88,12 +92,13 @@ func pickThree(all []abi.Preempt, between int) []abi.Preempt {
 // maxChunk is the largest number of tasks per fetch that is tried.
 const maxChunk = 16
 
-// minChunk is how long the tasks of a fetch should take: a fetch costs an H100 0.3 to 0.5 µs, so that chunks of 1 µs cost 25
-// to 45 % and more.
+// minChunk is how long the tasks of a fetch should take: a fetch costs an H100 0.3 to 0.5 µs, so
+// that chunks of 1 µs cost 25 to 45 % and more.
 const minChunk = 4 * time.Microsecond
 
-// persistent returns the chunks worth measuring: powers of two of tasks per fetch that take long enough, leave in time and are
-// numerous enough. Each fetch has its check: a longer chunk saves both.
+// persistent returns the chunks worth measuring: powers of two of tasks per fetch that take long
+// enough, leave in time and are numerous enough. Each fetch has its check: a longer chunk saves
+// both.
 func (p *Parameters) persistent(task time.Duration, tasks uint64, slots int, timely func(abi.Preempt) bool) []abi.Preempt {
 	var all []abi.Preempt
 	for chunk := uint32(1); chunk <= maxChunk; chunk *= 2 {

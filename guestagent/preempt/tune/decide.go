@@ -22,8 +22,8 @@ const (
 	bounds
 )
 
-// soonerRatio is the part of another arm's time to leave within which an arm must leave to replace it for that reason: the
-// estimates depend on measured task times.
+// soonerRatio is the part of another arm's time to leave within which an arm must leave to replace
+// it for that reason: the estimates depend on measured task times.
 const soonerRatio = 0.9
 
 // rating is what was measured of an arm.
@@ -42,9 +42,9 @@ type ratings [1 + maxCandidates + 1]rating
 // maxDropped bounds how often dropping an arm counts.
 const maxDropped = 4
 
-// meets reports whether an arm's value is at most a limit. An arm that was dropped for breaking the bound must meet it by a
-// margin to be chosen again, and by twice as much after each further time: otherwise noise around the bound would make choices
-// alternate.
+// meets reports whether an arm's value is at most a limit. An arm that was dropped for breaking the
+// bound must meet it by a margin to be chosen again, and by twice as much after each further time:
+// otherwise noise around the bound would make choices alternate.
 func (c *class) meets(arm int, b bound, value, limit, margin float64) bool {
 	if dropped := c.arms[arm].dropped[b]; dropped > 0 && arm != c.chosen {
 		limit -= margin * float64(int(1)<<(dropped-1))
@@ -89,11 +89,13 @@ func (t *Tuner) rate(c *class, arm int) rating {
 	return r
 }
 
-// decide chooses by what was measured: among the arms of the best grade the one that leaves the soonest if they are free or
-// slow, and otherwise the cheapest. The chosen arm is not replaced by one that is better by less than the uncertainty.
+// decide chooses by what was measured: among the arms of the best grade the one that leaves the
+// soonest if they are free or slow, and otherwise the cheapest. The chosen arm is not replaced by
+// one that is better by less than the uncertainty.
 //
-// unproven is an arm that would be chosen if it were certain that it is free; 0 if there is none. With only the measurements
-// that find the cheapest, noise sometimes makes an arm that costs a percent look free.
+// unproven is an arm that would be chosen if it were certain that it is free; 0 if there is none.
+// With only the measurements that find the cheapest, noise sometimes makes an arm that costs a
+// percent look free.
 func (t *Tuner) decide(c *class) (all ratings, best, doubted int) {
 	for i := 1; i < len(c.arms); i++ {
 		if c.arms[i].cost.n > 0 {
@@ -101,7 +103,8 @@ func (t *Tuner) decide(c *class) (all ratings, best, doubted int) {
 			best = t.better(c, &all, best, i)
 		}
 	}
-	// If the best seems to be free too, it is chosen in any case, unless another leaves much sooner.
+	// If the best seems to be free too, it is chosen in any case, unless another leaves much
+	// sooner.
 	settled := all[best].grade == free || all[best].unproven
 	for i := 1; i < len(c.arms); i++ {
 		r := &all[i]
@@ -156,7 +159,8 @@ func (t *Tuner) better(c *class, all *ratings, a, b int) int {
 	return a
 }
 
-// measureMore schedules measurements of an arm until all its samples are recent, and as many of the original, alternately.
+// measureMore schedules measurements of an arm until all its samples are recent, and as many of the
+// original, alternately.
 func (t *Tuner) measureMore(c *class, arm int) {
 	a := &c.arms[arm]
 	a.provenRound = c.round

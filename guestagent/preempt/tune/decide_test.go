@@ -10,7 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// trembling returns the run of a world in which each launch takes up to a percent more or less than its true cost.
+// trembling returns the run of a world in which each launch takes up to a percent more or less than
+// its true cost.
 func trembling(w *world, seed uint64) func(abi.Preempt) time.Duration {
 	rng := rand.New(rand.NewPCG(seed, 7))
 	return func(c abi.Preempt) time.Duration {
@@ -24,9 +25,9 @@ func near(seed uint64) func(abi.Preempt) float64 {
 	return func(c abi.Preempt) float64 { return costs(c) / 8 }
 }
 
-// TestBoundsByWhatWasMeasured checks after each round that no arm is chosen that was measured to cost more than the bound, that
-// none of those proven free leaves much sooner, and that an arm called free is proven. In the long run the choice does not
-// alternate.
+// TestBoundsByWhatWasMeasured checks after each round that no arm is chosen that was measured to
+// cost more than the bound, that none of those proven free leaves much sooner, and that an arm
+// called free is proven. In the long run the choice does not alternate.
 func TestBoundsByWhatWasMeasured(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -77,8 +78,8 @@ func TestBoundsByWhatWasMeasured(t *testing.T) {
 	})
 }
 
-// TestDoesNotComeAndGo has a form whose true cost is a little less than a bound, so that measurements alternate between both
-// sides of it.
+// TestDoesNotComeAndGo has a form whose true cost is a little less than a bound, so that
+// measurements alternate between both sides of it.
 func TestDoesNotComeAndGo(t *testing.T) {
 	for name, percent := range map[string]float64{"overhead": 1.75, "free": 0.35} {
 		t.Run(name, func(t *testing.T) {
@@ -110,8 +111,8 @@ func TestDoesNotComeAndGo(t *testing.T) {
 	}
 }
 
-// TestFreeIsProven has a form that leaves the soonest and costs a percent more than it may. A few measurements sometimes make it
-// look free; it counts as free only after as many as are kept.
+// TestFreeIsProven has a form that leaves the soonest and costs a percent more than it may. A few
+// measurements sometimes make it look free; it counts as free only after as many as are kept.
 func TestFreeIsProven(t *testing.T) {
 	wrong := 0
 	for seed := range uint64(200) {

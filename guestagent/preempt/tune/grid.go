@@ -7,7 +7,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Bounds of what the host records of skipped units (early exit): a list of up to MaxListUnits, or else a bitmap.
+// Bounds of what the host records of skipped units (early exit): a list of up to MaxListUnits, or
+// else a bitmap.
 const (
 	MaxListUnits   = 65_536
 	MaxBitmapUnits = 8_388_608
@@ -20,8 +21,8 @@ type Shape struct {
 	SharedBytes uint32 // dynamic shared memory of a block
 }
 
-// Class is a set of shapes whose launches are assumed to cost the same per task: grids within a factor of two, with the same
-// blocks.
+// Class is a set of shapes whose launches are assumed to cost the same per task: grids within a
+// factor of two, with the same blocks.
 type Class struct {
 	Log2Tasks   int    `json:"log2_tasks"` // number of bits of the grid's blocks
 	Threads     uint32 `json:"threads"`
@@ -38,11 +39,12 @@ func units(tasks uint64, group uint32) uint64 {
 	return (tasks + uint64(group) - 1) / uint64(group)
 }
 
-// Offered reports whether a grid of that many tasks may be launched as p: the kernel has these forms, on a GPU that holds
-// slots of the original's blocks at once. The original always may.
+// Offered reports whether a grid of that many tasks may be launched as p: the kernel has these
+// forms, on a GPU that holds slots of the original's blocks at once. The original always may.
 //
-// A grid that fits the GPU at once uses the original: its blocks have all started before they can be asked to leave, and they
-// may rely on running side by side, which blocks of a form that needs more room might not.
+// A grid that fits the GPU at once uses the original: its blocks have all started before they can
+// be asked to leave, and they may rely on running side by side, which blocks of a form that needs
+// more room might not.
 func Offered(p abi.Preempt, forms abi.PreemptForm, tasks uint64, slots int) bool {
 	if p.Form == 0 {
 		return p == abi.Preempt{}
@@ -50,8 +52,8 @@ func Offered(p abi.Preempt, forms abi.PreemptForm, tasks uint64, slots int) bool
 	return slots > 0 && tasks > uint64(slots) && Possible(p, forms, tasks)
 }
 
-// Possible reports whether a grid of that many tasks can be launched in p's form at all, whether it fits the GPU or not. An
-// early exit can't exceed the bounds of what is recorded of skipped units.
+// Possible reports whether a grid of that many tasks can be launched in p's form at all, whether it
+// fits the GPU or not. An early exit can't exceed the bounds of what is recorded of skipped units.
 func Possible(p abi.Preempt, forms abi.PreemptForm, tasks uint64) bool {
 	if p.Form&forms == 0 || tasks == 0 || tasks > abi.MaxPreemptTasks ||
 		p.Group < 1 || p.Group > abi.MaxPreemptGroup || p.Every < 1 || p.Every > abi.MaxPreemptEvery {
@@ -68,8 +70,8 @@ func Possible(p abi.Preempt, forms abi.PreemptForm, tasks uint64) bool {
 	return false
 }
 
-// leaves returns an upper estimate of the time a kernel takes to leave the GPU if a task takes the time task in its slot. The
-// original leaves when it ends.
+// leaves returns an upper estimate of the time a kernel takes to leave the GPU if a task takes the
+// time task in its slot. The original leaves when it ends.
 func (p *Parameters) leaves(c abi.Preempt, task time.Duration, tasks uint64, slots int) time.Duration {
 	drain := func(group uint32) time.Duration { return time.Duration(units(tasks, group)) * p.Drain }
 	switch c.Form {

@@ -8,8 +8,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// onAnH100 are kernels as measured on an H100 (docs/results, with 500 µs wanted and earlier with 60): the cost of forms in
-// percent. Costs between two measured groups are interpolated; others are left out.
+// onAnH100 are kernels as measured on an H100 (docs/results, with 500 µs wanted and earlier with
+// 60): the cost of forms in percent. Costs between two measured groups are interpolated; others are
+// left out.
 var onAnH100 = []struct {
 	name    string
 	tasks   uint64
@@ -87,8 +88,8 @@ var onAnH100 = []struct {
 	},
 }
 
-// TestAsMeasuredOnAnH100 checks that among free forms the one that leaves the soonest is chosen, otherwise the cheapest, and none
-// above the bound.
+// TestAsMeasuredOnAnH100 checks that among free forms the one that leaves the soonest is chosen,
+// otherwise the cheapest, and none above the bound.
 func TestAsMeasuredOnAnH100(t *testing.T) {
 	for _, c := range onAnH100 {
 		t.Run(c.name, func(t *testing.T) {
@@ -103,8 +104,9 @@ func TestAsMeasuredOnAnH100(t *testing.T) {
 	}
 }
 
-// BenchmarkMeasuring measures the cost of finding a kernel's form: launches until the choice is made, and how much longer the first
-// thousand and ten thousand launches take than in the form that is found.
+// BenchmarkMeasuring measures the cost of finding a kernel's form: launches until the choice is
+// made, and how much longer the first thousand and ten thousand launches take than in the form that
+// is found.
 func BenchmarkMeasuring(b *testing.B) {
 	for _, c := range onAnH100 {
 		if c.latency > 0 {
@@ -139,9 +141,10 @@ func BenchmarkMeasuring(b *testing.B) {
 	}
 }
 
-// TestLargeBlocksDrainSlowly has a kernel of 20 ms in blocks of 1024 threads and 16 µs, as an H100 ran it. Blocks that have not
-// begun when it is told to leave cost 4 ns each, so that groups of 8 leave sooner than groups of 4: those took 165 µs in the
-// median and 345 in a tenth of all cases, of which the running ones had at most 64.
+// TestLargeBlocksDrainSlowly has a kernel of 20 ms in blocks of 1024 threads and 16 µs, as an H100
+// ran it. Blocks that have not begun when it is told to leave cost 4 ns each, so that groups of 8
+// leave sooner than groups of 4: those took 165 µs in the median and 345 in a tenth of all cases,
+// of which the running ones had at most 64.
 func TestLargeBlocksDrainSlowly(t *testing.T) {
 	w := table(264_000, 16_000*us, map[abi.Preempt]float64{
 		single(): 2.84, coarse(2): 2.23, coarse(4): 1.48, coarse(8): 1.15, coarse(16): 0.9,

@@ -6,8 +6,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Offline runs launches until the choice for a shape is made, or most have run, and returns its report: tuning off line, as FLEP
-// does before a program is used (§4.1). run launches in the given form and returns what that cost.
+// Offline runs launches until the choice for a shape is made, or most have run, and returns its
+// report: tuning off line, as FLEP does before a program is used (§4.1). run launches in the given
+// form and returns what that cost.
 func (t *Tuner) Offline(s Shape, slots, most int, run func(abi.Preempt) (time.Duration, error)) (Report, error) {
 	slots = max(slots, 1)
 	for range most {

@@ -4,32 +4,37 @@ import "time"
 
 // Parameters say what a form should achieve. Zero values mean the defaults named with each.
 type Parameters struct {
-	// Overhead bounds the additional cost of a form relative to the original; default 0.02. No form that was measured to cost
-	// more is chosen. FLEP tunes to less than 4 % (§4.1).
+	// Overhead bounds the additional cost of a form relative to the original; default 0.02. No form
+	// that was measured to cost more is chosen. FLEP tunes to less than 4 % (§4.1).
 	Overhead float64
-	// Free is the additional relative cost up to which a form counts as free; default 0.005, and never more than Overhead.
-	// Among free forms the one that leaves the soonest is chosen; a speed-up counts as 0.
+	// Free is the additional relative cost up to which a form counts as free; default 0.005, and
+	// never more than Overhead. Among free forms the one that leaves the soonest is chosen; a
+	// speed-up counts as 0.
 	Free float64
-	// Latency is the time within which a kernel should leave the GPU when asked; default 500 µs. Kernels that end by
-	// themselves in that time stay as they are.
+	// Latency is the time within which a kernel should leave the GPU when asked; default 500 µs.
+	// Kernels that end by themselves in that time stay as they are.
 	Latency time.Duration
-	// Suspension is how long the hardware takes to suspend a context; default 360 µs, as measured on an H100. If a single
-	// task takes longer, a block runs one task per check, and [Report.Suspend] says that suspending is better.
+	// Suspension is how long the hardware takes to suspend a context; default 360 µs, as measured
+	// on an H100. If a single task takes longer, a block runs one task per check, and
+	// [Report.Suspend] says that suspending is better.
 	Suspension time.Duration
-	// Drain is the GPU time of a block of up to 256 threads that starts, finds that it must leave and records itself as
-	// skipped; default 1 ns, as measured on an H100 (481 µs for the half of 1,048,576 blocks that remained at the median). A
-	// block with more threads costs more, in proportion: 4 ns with 1024.
+	// Drain is the GPU time of a block of up to 256 threads that starts, finds that it must leave
+	// and records itself as skipped; default 1 ns, as measured on an H100 (481 µs for the half of
+	// 1,048,576 blocks that remained at the median). A block with more threads costs more, in
+	// proportion: 4 ns with 1024.
 	Drain time.Duration
-	// Reaction is the time from setting the evict word until running blocks see it and the last has left, without the tasks
-	// themselves; default 8 µs, as measured on an H100 for tasks of 1 µs.
+	// Reaction is the time from setting the evict word until running blocks see it and the last has
+	// left, without the tasks themselves; default 8 µs, as measured on an H100 for tasks of 1 µs.
 	Reaction time.Duration
 	// Measure is how many launches first measure a candidate; default 4.
 	Measure int
-	// Again is the number of launches, for each that was spent on measuring, after which all is measured again; default 64.
+	// Again is the number of launches, for each that was spent on measuring, after which all is
+	// measured again; default 64.
 	Again int
-	// Tie is the ratio by which costs must differ to count as different; default 0.005. Among equals the one that leaves
-	// sooner is chosen, and a choice once made is kept. A form that was dropped because it broke a bound on its cost must
-	// meet it by as much, or more after each further time, to be chosen again.
+	// Tie is the ratio by which costs must differ to count as different; default 0.005. Among
+	// equals the one that leaves sooner is chosen, and a choice once made is kept. A form that was
+	// dropped because it broke a bound on its cost must meet it by as much, or more after each
+	// further time, to be chosen again.
 	Tie float64
 }
 

@@ -14,11 +14,14 @@ type Report struct {
 	// Choice is how launches go, the zero value for the original, and Why says why.
 	Choice abi.Preempt
 	Why    Why
-	// Original and Chosen are the cost of the latest grid as the original and as the choice; 0 if not measured.
+	// Original and Chosen are the cost of the latest grid as the original and as the choice; 0 if
+	// not measured.
 	Original, Chosen time.Duration
-	// Task is how long a task takes in its slot, and Leaves an estimate of how long the choice takes to leave the GPU.
+	// Task is how long a task takes in its slot, and Leaves an estimate of how long the choice
+	// takes to leave the GPU.
 	Task, Leaves time.Duration
-	// Suspend means that a task takes longer than the hardware's own suspension, which is then better.
+	// Suspend means that a task takes longer than the hardware's own suspension, which is then
+	// better.
 	Suspend bool
 	// Launches counts the launches, Measured those that measured.
 	Launches uint64
@@ -67,8 +70,8 @@ type ClassRecord struct {
 	Tasks uint64 `json:"tasks"` // of its latest launch
 	Slots int    `json:"slots"`
 	Why   Why    `json:"why"`
-	// The choice, and the cost of a task in nanoseconds as the original and as the choice; Ran is the time of the original
-	// on the GPU.
+	// The choice, and the cost of a task in nanoseconds as the original and as the choice; Ran is
+	// the time of the original on the GPU.
 	Form     abi.PreemptForm `json:"form"`
 	Group    uint32          `json:"group"`
 	Every    uint32          `json:"every"`
@@ -103,8 +106,9 @@ func (r *ClassRecord) Valid() bool {
 		r.Why > WhyMeasuring && r.Why < whyEnd
 }
 
-// Recall restores what an earlier tuner of the same kernel, on the same GPU, learned. It ignores choices that are not offered
-// any more and implausible records. It must be called before the first Pick.
+// Recall restores what an earlier tuner of the same kernel, on the same GPU, learned. It ignores
+// choices that are not offered any more and implausible records. It must be called before the first
+// Pick.
 func (t *Tuner) Recall(r Record) {
 	for _, k := range r.Classes {
 		choice := abi.Preempt{Form: k.Form, Group: k.Group, Every: k.Every}

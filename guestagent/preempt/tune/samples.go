@@ -22,9 +22,9 @@ func (s *samples) add(v float64) {
 // count returns how many measurements are kept.
 func (s *samples) count() int { return min(s.n, maxSamples) }
 
-// low returns the first octile. Everything else that happens, such as other guests' time on the GPU or an eviction, makes a
-// launch longer and never shorter, so short launches are more significant. The minimum alone would be whichever launch had
-// the least to do.
+// low returns the first octile. Everything else that happens, such as other guests' time on the GPU
+// or an eviction, makes a launch longer and never shorter, so short launches are more significant.
+// The minimum alone would be whichever launch had the least to do.
 func (s *samples) low() float64 {
 	sorted := s.at
 	k := s.count()

@@ -6,7 +6,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// MaxClasses bounds the classes of grids that a Tuner keeps. The class that was not launched for the longest is replaced.
+// MaxClasses bounds the classes of grids that a Tuner keeps. The class that was not launched for
+// the longest is replaced.
 const MaxClasses = 16
 
 // Tuner chooses the form of one kernel's launches. Its memory is bounded.
@@ -18,13 +19,14 @@ type Tuner struct {
 	rounds  int
 }
 
-// New returns a tuner for a kernel that has these forms beside the original. Without forms it always chooses the original and
-// measures nothing.
+// New returns a tuner for a kernel that has these forms beside the original. Without forms it
+// always chooses the original and measures nothing.
 func New(p Parameters, forms abi.PreemptForm) *Tuner {
 	return &Tuner{params: p.withDefaults(), forms: forms}
 }
 
-// Rounds returns how many rounds of measuring have ended. When it changes, Record has something new.
+// Rounds returns how many rounds of measuring have ended. When it changes, Record has something
+// new.
 func (t *Tuner) Rounds() int { return t.rounds }
 
 // Ticket identifies a launch for which Pick chose. The zero Ticket stands for no launch.
@@ -36,8 +38,8 @@ type Ticket struct {
 	tasks   uint64
 }
 
-// Measured reports whether launches of the same choice have been measured before, perhaps by an earlier tuner. It must not run
-// concurrently with the tuner's methods.
+// Measured reports whether launches of the same choice have been measured before, perhaps by an
+// earlier tuner. It must not run concurrently with the tuner's methods.
 func (k Ticket) Measured() bool { return k.c != nil && k.c.arms[k.arm].cost.n > 0 }
 
 // class is what is known of a class of grids.
@@ -60,7 +62,8 @@ type class struct {
 	launches       uint64
 }
 
-// arm is a choice and its measured cost, which beside the time on the GPU includes what launches need before and after.
+// arm is a choice and its measured cost, which beside the time on the GPU includes what launches
+// need before and after.
 type arm struct {
 	choice      abi.Preempt
 	cost        samples       // nanoseconds per task
@@ -77,9 +80,9 @@ const attemptsPer = 3
 // schedule asks for that many more measurements of the arm in this round.
 func (a *arm) schedule(times int) { a.remaining, a.attempts = times, attemptsPer*times }
 
-// Pick chooses the form of a launch. slots is how many of the kernel's blocks the GPU holds at once; if it is 0, for unknown, an
-// unknown class gets the original, unmeasured. The ticket must be given to Observe or Discard when the launch has ended or
-// could not start.
+// Pick chooses the form of a launch. slots is how many of the kernel's blocks the GPU holds at
+// once; if it is 0, for unknown, an unknown class gets the original, unmeasured. The ticket must be
+// given to Observe or Discard when the launch has ended or could not start.
 func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	if t.forms == 0 || s.Tasks == 0 {
 		return abi.Preempt{}, Ticket{}
@@ -152,8 +155,8 @@ func (c *class) startRound(times int) {
 	}
 }
 
-// nextArm returns the arm to launch: in a round, of those yet to be measured the one that was launched least, so that all are
-// measured under the same conditions; otherwise the chosen one.
+// nextArm returns the arm to launch: in a round, of those yet to be measured the one that was
+// launched least, so that all are measured under the same conditions; otherwise the chosen one.
 func (c *class) nextArm() int {
 	if !c.measuring {
 		return c.chosen
@@ -171,8 +174,8 @@ func (c *class) nextArm() int {
 	return best
 }
 
-// Observe records the end of a launch: ran is its time on the GPU, cost that with what it needed beside, since the GPU may have
-// waited until the end was noticed.
+// Observe records the end of a launch: ran is its time on the GPU, cost that with what it needed
+// beside, since the GPU may have waited until the end was noticed.
 func (t *Tuner) Observe(k Ticket, ran, cost time.Duration) {
 	if k.c == nil {
 		return
@@ -190,8 +193,8 @@ func (t *Tuner) Observe(k Ticket, ran, cost time.Duration) {
 		}
 	}
 	if k.measure && c.measuring && k.round == c.round {
-		// Only these count: all arms are measured by equally many launches of each round, so that they stay comparable when
-		// the work of the launches changes.
+		// Only these count: all arms are measured by equally many launches of each round, so that
+		// they stay comparable when the work of the launches changes.
 		a := &c.arms[k.arm]
 		a.cost.add(perTask(max(cost, ran), k.tasks))
 		if k.arm == 0 {
@@ -209,7 +212,8 @@ func (t *Tuner) Observe(k Ticket, ran, cost time.Duration) {
 	}
 }
 
-// Discard records that a launch ended in a way that says nothing about its cost: it failed, was evicted, or was not timed.
+// Discard records that a launch ended in a way that says nothing about its cost: it failed, was
+// evicted, or was not timed.
 func (t *Tuner) Discard(k Ticket) {
 	if c := k.c; c != nil && k.measure && c.measuring && k.round == c.round {
 		c.arms[k.arm].inFlight = max(c.arms[k.arm].inFlight-1, 0)
@@ -256,7 +260,8 @@ func (t *Tuner) advance(c *class) {
 	}
 }
 
-// maxReexplored bounds how often new candidates are found because the GPU holds more or fewer blocks than was reported.
+// maxReexplored bounds how often new candidates are found because the GPU holds more or fewer
+// blocks than was reported.
 const maxReexplored = 3
 
 // explore starts to measure the candidates.

@@ -67,7 +67,8 @@ func TestOffered(t *testing.T) {
 	}
 }
 
-// settle runs a tuner in a world for that many launches and returns the last choice that did not measure.
+// settle runs a tuner in a world for that many launches and returns the last choice that did not
+// measure.
 func settle(t *Tuner, w *world, launches int) (last abi.Preempt) {
 	for range launches {
 		c, k := t.Pick(w.shape, w.slots)
@@ -180,7 +181,8 @@ func TestRecall(t *testing.T) {
 	}
 }
 
-// TestRecallOfAnything checks that no record, however implausible, makes the tuner choose what is not offered.
+// TestRecallOfAnything checks that no record, however implausible, makes the tuner choose what is
+// not offered.
 func TestRecallOfAnything(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r Record

@@ -9,18 +9,19 @@ const (
 	WhyMeasuring Why = iota
 	// WhyShort is the original, which ends by itself within the wanted latency.
 	WhyShort
-	// WhyCheapest is the cheapest form that leaves within the wanted latency, at a cost within the bound. No form that leaves
-	// sooner is free.
+	// WhyCheapest is the cheapest form that leaves within the wanted latency, at a cost within the
+	// bound. No form that leaves sooner is free.
 	WhyCheapest
-	// WhySlow is the form that leaves the soonest among those whose cost is within the bound; none leaves within the wanted
-	// latency.
+	// WhySlow is the form that leaves the soonest among those whose cost is within the bound; none
+	// leaves within the wanted latency.
 	WhySlow
-	// WhySoonest is the form that leaves the soonest among the free ones that leave within the wanted latency.
+	// WhySoonest is the form that leaves the soonest among the free ones that leave within the
+	// wanted latency.
 	WhySoonest
 	// WhyTooCostly is the original, since every form costs more than the bound.
 	WhyTooCostly
-	// WhyNoForm is the original, since no form is offered for this grid or would help: the GPU holds all of its blocks at
-	// once.
+	// WhyNoForm is the original, since no form is offered for this grid or would help: the GPU
+	// holds all of its blocks at once.
 	WhyNoForm
 	// WhyUnmeasured is the original, since launches could not be timed.
 	WhyUnmeasured

@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// world is a simulated kernel on a simulated GPU: the true cost of each choice, and noise, which only makes launches longer, and
-// on average every other one of each choice.
+// world is a simulated kernel on a simulated GPU: the true cost of each choice, and noise, which
+// only makes launches longer, and on average every other one of each choice.
 type world struct {
 	shape Shape
 	slots int
@@ -29,8 +29,8 @@ func (w *world) original() time.Duration {
 
 func (w *world) run(c abi.Preempt) time.Duration {
 	d := float64(w.original()) * (1 + w.cost(c))
-	// Two of each four: with independent noise there would be worlds with so much of it in the latest launches of a choice
-	// that its cost could not be known.
+	// Two of each four: with independent noise there would be worlds with so much of it in the
+	// latest launches of a choice that its cost could not be known.
 	next := w.noisy[c]
 	if len(next) == 0 {
 		next = []bool{true, true, false, false}
@@ -57,8 +57,9 @@ func overheads(seed uint64) func(abi.Preempt) float64 {
 	}
 }
 
-// TestConverges checks that in a noisy world the tuner finds a choice whose true cost is within the bound, which leaves in time if a
-// candidate does, and leaves as soon as any free one; if none is free, that it is as cheap as the best, up to what noise hides.
+// TestConverges checks that in a noisy world the tuner finds a choice whose true cost is within the
+// bound, which leaves in time if a candidate does, and leaves as soon as any free one; if none is
+// free, that it is as cheap as the best, up to what noise hides.
 func TestConverges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -105,8 +106,8 @@ func TestConverges(t *testing.T) {
 	})
 }
 
-// TestNeverWhatIsNotOffered uses a tuner at random: it never chooses what is not offered for the grid, never keeps more than its
-// bound, and spends on measuring what Again allows.
+// TestNeverWhatIsNotOffered uses a tuner at random: it never chooses what is not offered for the
+// grid, never keeps more than its bound, and spends on measuring what Again allows.
 func TestNeverWhatIsNotOffered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		forms := abi.PreemptForm(rapid.IntRange(0, 7).Draw(t, "forms"))
@@ -166,7 +167,8 @@ func TestMeasuringIsRare(t *testing.T) {
 	}
 }
 
-// TestKeepsWhatIsAsGood checks that a choice is not replaced by another that only noise makes look better.
+// TestKeepsWhatIsAsGood checks that a choice is not replaced by another that only noise makes look
+// better.
 func TestKeepsWhatIsAsGood(t *testing.T) {
 	w := table(1<<20, 1160*us, nil)
 	w.noise = 0.1

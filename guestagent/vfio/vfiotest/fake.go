@@ -1,5 +1,6 @@
-// Package vfiotest is a fake kernel with VFIO for tests: it has one device, whose BARs are files and whose interrupts the test
-// raises. It accepts calls in the order that Linux requires, and answers as Linux does.
+// Package vfiotest is a fake kernel with VFIO for tests: it has one device, whose BARs are files
+// and whose interrupts the test raises. It accepts calls in the order that Linux requires, and
+// answers as Linux does.
 package vfiotest
 
 import (
@@ -19,10 +20,11 @@ type Kernel struct {
 	NoIOMMU bool
 	// BARs are files with the contents of the device's BARs.
 	BARs [6]string
-	// Vectors is how many MSIs the device has, Granted how many the interrupt controller offers; 0 means all.
+	// Vectors is how many MSIs the device has, Granted how many the interrupt controller offers; 0
+	// means all.
 	Vectors, Granted int
-	// Busy means that another process has the group open, NotViable that another device of the group has a kernel driver,
-	// NoRemapping that the IOMMU remaps no interrupts.
+	// Busy means that another process has the group open, NotViable that another device of the
+	// group has a kernel driver, NoRemapping that the IOMMU remaps no interrupts.
 	Busy, NotViable, NoRemapping bool
 
 	mu      sync.Mutex

@@ -72,8 +72,8 @@ func TestImpossibleReadbacks(t *testing.T) {
 	}
 }
 
-// A kernel whose blocks leave without having been asked is launched again a bounded number of times, with or
-// without progress.
+// A kernel whose blocks leave without having been asked is launched again a bounded number of
+// times, with or without progress.
 func TestLeavingUnasked(t *testing.T) {
 	for _, tc := range []struct {
 		form abi.PreemptForm

@@ -18,9 +18,9 @@ const (
 	// MaxStalls is how many times in a row a launch may be evicted before it got anything done.
 	// After that it asks to stay ([Plan.Stay]), so that evictions can't keep it from ever ending.
 	MaxStalls = 16
-	// MaxUnasked is how many times blocks may leave without having been asked before the launch ends
-	// with [ErrUnasked]: its kernel, or another of the guest's, sets the evict word itself. It is
-	// not 1 because a word that was written while a launch ended may affect the next.
+	// MaxUnasked is how many times blocks may leave without having been asked before the launch
+	// ends with [ErrUnasked]: its kernel, or another of the guest's, sets the evict word itself. It
+	// is not 1 because a word that was written while a launch ended may affect the next.
 	MaxUnasked = 64
 )
 
@@ -43,8 +43,8 @@ type Config struct {
 	Form abi.PreemptForm
 	// Grid is the original grid, in blocks.
 	Grid [3]uint32
-	// Group is how many tasks a unit has (coarse) or how many are fetched at a time (persistent);
-	// 1 for single.
+	// Group is how many tasks a unit has (coarse) or how many are fetched at a time (persistent); 1
+	// for single.
 	Group uint32
 	// Every is how many fetches a persistent block makes for each check of the evict word; 1 for
 	// other forms.
@@ -82,8 +82,8 @@ func (c *Config) tasks() (uint32, error) {
 	return uint32(tasks), nil
 }
 
-// Launch is one launch of a preemptible kernel, from its start to the end of its last task. It is not
-// safe for concurrent use.
+// Launch is one launch of a preemptible kernel, from its start to the end of its last task. It is
+// not safe for concurrent use.
 type Launch struct {
 	c     Config
 	tasks uint32
@@ -137,8 +137,8 @@ func (l *Launch) overrun(blocks uint64) bool {
 	return uint64(l.tasks)+(blocks+1)*uint64(l.c.Group) > math.MaxUint32
 }
 
-// hardwareBlocks returns how many persistent blocks a launch has: what the GPU holds, or fewer if there
-// are fewer fetches.
+// hardwareBlocks returns how many persistent blocks a launch has: what the GPU holds, or fewer if
+// there are fewer fetches.
 func (l *Launch) hardwareBlocks() uint32 {
 	return min(l.c.Resident, max(1, ceil(l.tasks-l.finished, l.c.Group)))
 }
@@ -158,8 +158,8 @@ func (l *Launch) Unasked() int { return l.unasked }
 // ListBytes returns how much GPU memory the lists of units to run need.
 func (l *Launch) ListBytes() uint64 { return 4 * uint64(min(l.units, MaxList)) }
 
-// SkippedBytes returns how much GPU memory the record of skipped units needs: for a list, or for a bitmap
-// and the lists of later launches.
+// SkippedBytes returns how much GPU memory the record of skipped units needs: for a list, or for a
+// bitmap and the lists of later launches.
 func (l *Launch) SkippedBytes() uint64 { return max(l.ListBytes(), l.bitmapBytes()) }
 
 // bitmapBytes returns the size of the bitmap, 0 if a list is enough.

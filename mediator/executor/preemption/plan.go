@@ -6,8 +6,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Plan is one launch of the hardware. To carry it out, zero the control words and the bitmap, write the
-// list, and launch, in this order.
+// Plan is one launch of the hardware. To carry it out, zero the control words and the bitmap, write
+// the list, and launch, in this order.
 type Plan struct {
 	// Grid is the hardware's grid.
 	Grid [3]uint32
@@ -116,9 +116,10 @@ func (l *Launch) plan(zero []uint32) Plan {
 }
 
 // Refill plans a second launch beside one of a persistent kernel that is under way: after a spatial
-// eviction its blocks take the freed SMs, and fetch from the same counter (FLEP §5.2). The evict word
-// must be zero again first, and the readback is taken when all launches have ended. Its errors wrap
-// [ErrInvalid] if no such launch is under way, and [ErrTooManyUnits] if there would be too many blocks.
+// eviction its blocks take the freed SMs, and fetch from the same counter (FLEP §5.2). The evict
+// word must be zero again first, and the readback is taken when all launches have ended. Its errors
+// wrap [ErrInvalid] if no such launch is under way, and [ErrTooManyUnits] if there would be too
+// many blocks.
 func (l *Launch) Refill(blocks uint32) (Plan, error) {
 	switch {
 	case l.c.Form.EarlyExit() || !l.under || blocks == 0:

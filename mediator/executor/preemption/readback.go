@@ -31,8 +31,8 @@ type Readback struct {
 	Evicted bool
 }
 
-// SkippedRead returns how many bytes of the record of skipped units Next needs, given the control block;
-// 0 if nothing was skipped, or if Next will refuse the control block.
+// SkippedRead returns how many bytes of the record of skipped units Next needs, given the control
+// block; 0 if nothing was skipped, or if Next will refuse the control block.
 func (l *Launch) SkippedRead(c Control) uint64 {
 	switch {
 	case !l.c.Form.EarlyExit() || c.Skipped > l.piece.count:
@@ -46,8 +46,8 @@ func (l *Launch) SkippedRead(c Control) uint64 {
 }
 
 // Next takes the readback of the last plan and returns the next plan, or done. Its errors wrap
-// [ErrReadback] or [ErrUnasked], or [ErrInvalid] if no launch is under way. After an error it returns
-// the same error again.
+// [ErrReadback] or [ErrUnasked], or [ErrInvalid] if no launch is under way. After an error it
+// returns the same error again.
 func (l *Launch) Next(r Readback) (p Plan, done bool, err error) {
 	if l.err != nil {
 		return Plan{}, false, l.err
@@ -76,9 +76,9 @@ func (l *Launch) Next(r Readback) (p Plan, done bool, err error) {
 	return l.again(), false, nil
 }
 
-// Whole reports whether the launch is done without a readback, in the place of [Launch.Next]. The launch
-// was the first, of the whole grid, and the caller did not write the evict word, without which no block
-// of a transformed kernel leaves.
+// Whole reports whether the launch is done without a readback, in the place of [Launch.Next]. The
+// launch was the first, of the whole grid, and the caller did not write the evict word, without
+// which no block of a transformed kernel leaves.
 //
 // If a block left all the same its guest has made the kernel so, and only the guest loses.
 func (l *Launch) Whole() bool {

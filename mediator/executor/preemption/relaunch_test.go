@@ -403,8 +403,8 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// TestWhole: a first launch of any form that was not told to leave is over without a readback, once, and a
-// later one is not.
+// TestWhole: a first launch of any form that was not told to leave is over without a readback,
+// once, and a later one is not.
 func TestWhole(t *testing.T) {
 	for _, form := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
 		c := Config{Form: form, Grid: [3]uint32{10, 1, 1}, Group: 1, Every: 1, Resident: 4}

@@ -90,8 +90,8 @@ func (s *units) appendTo(list []uint32, lo uint32, most int) []uint32 {
 	return list
 }
 
-// keepList removes all units of [lo, hi) but those of a list of little-endian u32, each of which must be
-// in the set and occur once.
+// keepList removes all units of [lo, hi) but those of a list of little-endian u32, each of which
+// must be in the set and occur once.
 func (s *units) keepList(list []byte, lo, hi uint32) error {
 	for i := 0; i < len(list); i += 4 {
 		u := binary.LittleEndian.Uint32(list[i:])
@@ -111,8 +111,8 @@ func (s *units) keepList(list []byte, lo, hi uint32) error {
 	return nil
 }
 
-// keepBitmap removes all units of [lo, hi) but those of a bitmap of little-endian u32. The bitmap must
-// have n bits, all of them in the set and in [lo, hi).
+// keepBitmap removes all units of [lo, hi) but those of a bitmap of little-endian u32. The bitmap
+// must have n bits, all of them in the set and in [lo, hi).
 func (s *units) keepBitmap(bitmap []byte, lo, hi, n uint32) error {
 	at := func(w int) uint64 {
 		word := uint64(binary.LittleEndian.Uint32(bitmap[8*w:]))
@@ -140,8 +140,8 @@ func (s *units) keepBitmap(bitmap []byte, lo, hi, n uint32) error {
 	return nil
 }
 
-// tasks returns how many tasks the set has, if all tasks are grouped by group: all units but the last
-// are full.
+// tasks returns how many tasks the set has, if all tasks are grouped by group: all units but the
+// last are full.
 func (s *units) tasks(all, group uint32) uint32 {
 	if s.count == 0 {
 		return 0

@@ -28,8 +28,8 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", uint8(s))
 }
 
-// Valid reports whether s is one of the states. A process that no longer keeps to the protocol
-// may have written another.
+// Valid reports whether s is one of the states. A process that no longer keeps to the protocol may
+// have written another.
 func (s State) Valid() bool { return s < states }
 
 // OnGPU reports whether the launch is on the GPU or has the turn to go there.
@@ -44,23 +44,23 @@ const (
 	Claimed Cause = iota
 	// Initialised ends the preparation: Prep to Ready.
 	Initialised
-	// Scheduled gives the launch its turn: Ready to ToRun. It is the daemon's, and the
-	// executor's own where the daemon is silent or decides about guests only.
+	// Scheduled gives the launch its turn: Ready to ToRun. It is the daemon's, and the executor's
+	// own where the daemon is silent or decides about guests only.
 	Scheduled
 	// Withdrawn takes an unused turn back: ToRun to Ready. It is the daemon's.
 	Withdrawn
-	// Launched puts the launch on the GPU: ToRun to Running. It is also Ready to Running,
-	// where the daemon took the turn back while the executor was starting the launch. ToEvict
-	// and Running stay: the daemon may tell a launch to leave, or to stay after all, before
-	// the launch has started.
+	// Launched puts the launch on the GPU: ToRun to Running. It is also Ready to Running, where the
+	// daemon took the turn back while the executor was starting the launch. ToEvict and Running
+	// stay: the daemon may tell a launch to leave, or to stay after all, before the launch has
+	// started.
 	Launched
 	// Asked tells the launch to leave: ToRun or Running to ToEvict. It is the daemon's.
 	Asked
-	// Recalled tells the launch that it may stay: ToEvict to Running. It is the daemon's,
-	// which need not know whether the launch has started.
+	// Recalled tells the launch that it may stay: ToEvict to Running. It is the daemon's, which
+	// need not know whether the launch has started.
 	Recalled
-	// Evicted reports that the launch left with work undone: ToEvict to Ready, whether or not
-	// it had started, and Running to Ready where nobody had asked.
+	// Evicted reports that the launch left with work undone: ToEvict to Ready, whether or not it
+	// had started, and Running to Ready where nobody had asked.
 	Evicted
 	// Finished reports that all of the launch is done: Running or ToEvict to Done.
 	Finished

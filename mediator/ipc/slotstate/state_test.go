@@ -39,8 +39,8 @@ var transitions = []transition{
 	{ToEvict, Abandoned, Done, "ours"},
 }
 
-// TestEveryTransition makes each transition, and is refused every other, with states and causes
-// out of range too.
+// TestEveryTransition makes each transition, and is refused every other, with states and causes out
+// of range too.
 func TestEveryTransition(t *testing.T) {
 	type key struct {
 		from  State
@@ -101,8 +101,8 @@ func TestFigure7(t *testing.T) {
 	}
 }
 
-// TestAlwaysAnEnd: a launch can be abandoned in any state, so no slot is lost with its
-// executor; and the daemon's causes make the daemon's transitions only.
+// TestAlwaysAnEnd: a launch can be abandoned in any state, so no slot is lost with its executor;
+// and the daemon's causes make the daemon's transitions only.
 func TestAlwaysAnEnd(t *testing.T) {
 	for s := Prep; s < Done; s++ {
 		if got, err := Next(s, Abandoned); got != Done || err != nil {

@@ -199,8 +199,8 @@ func gpuArgument(n, slot int, socket string) string {
 		Path string `json:"path"`
 		Type string `json:"type"`
 	}
-	// Only the JSON form can express the socket's two fields.
-	// Only JSON can say the socket's two fields.
+	// Only the JSON form can express the socket's two fields. Only JSON can say the socket's two
+	// fields.
 	b, err := json.Marshal(struct {
 		Driver       string  `json:"driver"`
 		ID           string  `json:"id"`

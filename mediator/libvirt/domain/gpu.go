@@ -35,8 +35,7 @@ type GPU struct {
 	Memory uint64
 	// GPU is the physical GPU's name, or [api.AnyGPU].
 	GPU string
-	// KernelTimeLimit is the GPU time after which a kernel is ended, or
-	// [api.NoTimeLimit].
+	// KernelTimeLimit is the GPU time after which a kernel is ended, or [api.NoTimeLimit].
 	KernelTimeLimit time.Duration
 	// BAR2 is the size of the memory shared with the guest, in bytes.
 	BAR2 uint64

@@ -192,8 +192,8 @@ func TestDefineProperties(t *testing.T) {
 	})
 }
 
-// foreign are comments, instructions, and elements that neither Define writes
-// nor Undefine removes, by another reading than the package's own.
+// foreign are comments, instructions, and elements that neither Define writes nor Undefine removes,
+// by another reading than the package's own.
 func foreign(t *rapid.T, x []byte) []string {
 	var all []string
 	d := xml.NewDecoder(bytes.NewReader(x))

@@ -20,8 +20,7 @@ type fakeQEMU struct {
 	answers map[string]string // by command; what is not there are the defaults
 	bridge  string            // what the only port is like
 	device  string            // in the port, empty for none
-	// address is what the guest gives the device once it is asked for the n-th
-	// time; 0 is never.
+	// address is what the guest gives the device once it is asked for the n-th time; 0 is never.
 	after, asked int
 	keepsDevice  bool   // lets go of nothing
 	refuse       string // a command it knows no device for

@@ -47,8 +47,8 @@ func (a *Attribute) Encode(e *Entry) {
 	copy(e[attributeValue:], a.Value[:])
 }
 
-// DecodeAttribute reads a record. An unknown id is not an error here: the
-// executor answers it with [StatusNotSupported].
+// DecodeAttribute reads a record. An unknown id is not an error here: the executor answers it with
+// [StatusNotSupported].
 func DecodeAttribute(e *Entry) (Attribute, error) {
 	a := Attribute{ID: AttributeID(e.u32(attributeID))}
 	if e.u32(attributeID+4) != 0 {

@@ -2,8 +2,7 @@ package abi
 
 import "testing"
 
-// BenchmarkCalibrate is the copying that no ring can do without: 64 bytes out and
-// 64 bytes back.
+// BenchmarkCalibrate is the copying that no ring can do without: 64 bytes out and 64 bytes back.
 func BenchmarkCalibrate(b *testing.B) {
 	ring := make([]byte, 128*EntrySize)
 	var e Entry
@@ -16,8 +15,8 @@ func BenchmarkCalibrate(b *testing.B) {
 	}
 }
 
-// BenchmarkNop is one command's whole way through both rings on one processor, in
-// batches of 32: encode, publish, fetch, decode, complete, publish, consume.
+// BenchmarkNop is one command's whole way through both rings on one processor, in batches of 32:
+// encode, publish, fetch, decode, complete, publish, consume.
 func BenchmarkNop(b *testing.B) {
 	p := newPair(b, 128)
 	buf := make([]Entry, MaxMore+1)

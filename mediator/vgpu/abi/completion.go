@@ -15,8 +15,8 @@ const (
 	completionValues  = 40 // 3 u64
 )
 
-// A Completion answers one command. Commands of a channel complete in the order
-// of their submission.
+// A Completion answers one command. Commands of a channel complete in the order of their
+// submission.
 type Completion struct {
 	Status Status
 	Op     Opcode // as submitted
@@ -24,9 +24,8 @@ type Completion struct {
 	// Seq counts the commands of the channel from 1, including quiet ones and excluding
 	// continuation entries: it tells which quiet commands have ended.
 	Seq uint64
-	// Start and End are nanoseconds on the GPU's clock: when a launch, copy or
-	// set began and ended. Zero without FeatureGPUTime and for commands that
-	// do nothing on the GPU.
+	// Start and End are nanoseconds on the GPU's clock: when a launch, copy or set began and ended.
+	// Zero without FeatureGPUTime and for commands that do nothing on the GPU.
 	Start, End uint64
 	// Value is the command's answer; see docs/device.md.
 	Value [3]uint64

@@ -8,12 +8,11 @@ import (
 // EntrySize is the size of a ring entry in bytes, of both rings.
 const EntrySize = 64
 
-// EntryVersion is the version byte of entries; it changes only with the major
-// version of the ABI.
+// EntryVersion is the version byte of entries; it changes only with the major version of the ABI.
 const EntryVersion = 1
 
-// An Entry is one slot of a ring. A host decodes entries that it has copied out
-// of shared memory, never the shared memory itself.
+// An Entry is one slot of a ring. A host decodes entries that it has copied out of shared memory,
+// never the shared memory itself.
 type Entry [EntrySize]byte
 
 // Layout of the header that begins every submission entry.
@@ -60,10 +59,9 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf(format+": %w", append(args, StatusMalformed)...)
 }
 
-// DecodeHeader reads the header of a submission entry. The header is filled in
-// as far as it can be read even when an error is returned, so that a completion
-// can carry its cookie. Errors wrap [StatusMalformed] or
-// [StatusUnsupportedVersion].
+// DecodeHeader reads the header of a submission entry. The header is filled in as far as it can be
+// read even when an error is returned, so that a completion can carry its cookie. Errors wrap
+// [StatusMalformed] or [StatusUnsupportedVersion].
 func DecodeHeader(e *Entry) (Header, error) {
 	h := Header{
 		Op:     Opcode(binary.LittleEndian.Uint16(e[headerOp:])),
@@ -122,8 +120,7 @@ func (e *Entry) putU16(i int, v uint16) { binary.LittleEndian.PutUint16(e[i:], v
 func (e *Entry) putU32(i int, v uint32) { binary.LittleEndian.PutUint32(e[i:], v) }
 func (e *Entry) putU64(i int, v uint64) { binary.LittleEndian.PutUint64(e[i:], v) }
 
-// errReserved is preallocated: a guest that floods a ring with such entries
-// costs no garbage.
+// errReserved is preallocated: a guest that floods a ring with such entries costs no garbage.
 var errReserved = malformed("reserved bits or impossible fields in the payload")
 
 // MoreFor returns how many continuation entries n bytes take.

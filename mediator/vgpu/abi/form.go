@@ -1,7 +1,7 @@
 package abi
 
-// payloadCodec encodes or decodes a payload: a form lists its fields once, in its method fields, for both
-// directions. fields reports whether the values are valid.
+// payloadCodec encodes or decodes a payload: a form lists its fields once, in its method fields,
+// for both directions. fields reports whether the values are valid.
 type payloadCodec struct {
 	e     *Entry
 	write bool

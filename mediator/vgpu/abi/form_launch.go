@@ -30,8 +30,8 @@ func DecodeModule(e *Entry) (x Module, err error) {
 	return x, err
 }
 
-// Lookup is the payload of [OpFunction] and [OpGlobal]. The name lies in the
-// continuation entries when there are any, else in the window at Name.
+// Lookup is the payload of [OpFunction] and [OpGlobal]. The name lies in the continuation entries
+// when there are any, else in the window at Name.
 type Lookup struct {
 	Module    uint64
 	Name      uint64 // offset in BAR2; zero when inline
@@ -56,9 +56,9 @@ func DecodeLookup(e *Entry) (x Lookup, err error) {
 
 // Launch is the payload of [OpLaunch] and [OpEventKernelRegister].
 //
-// Its data is the attribute records ([Header].Aux of them, [EntrySize] bytes each,
-// see [Attribute]), then the parameters as the kernel's parameter space holds them.
-// It lies in the continuation entries when there are any, else in BAR2 at Data.
+// Its data is the attribute records ([Header].Aux of them, [EntrySize] bytes each, see
+// [Attribute]), then the parameters as the kernel's parameter space holds them. It lies in the
+// continuation entries when there are any, else in BAR2 at Data.
 type Launch struct {
 	Function    uint64    // as [OpFunction] answered
 	Grid        [3]uint32 // blocks
@@ -91,8 +91,8 @@ func DecodeLaunch(e *Entry) (x Launch, err error) {
 	return x, err
 }
 
-// Trigger is the payload of [OpEventKernelTrigger]. The parameters, when ParamBytes
-// is not zero, replace those of the parameter set first; they lie as in [Launch].
+// Trigger is the payload of [OpEventKernelTrigger]. The parameters, when ParamBytes is not zero,
+// replace those of the parameter set first; they lie as in [Launch].
 type Trigger struct {
 	ID         uint64 // as [OpEventKernelRegister] answered
 	Set        uint32 // parameter set

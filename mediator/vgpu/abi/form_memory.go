@@ -1,7 +1,7 @@
 package abi
 
-// Empty is the payload of commands without one: [OpNop], [OpFence],
-// [OpMemInfo], [OpEventCreate], [OpTimestamp].
+// Empty is the payload of commands without one: [OpNop], [OpFence], [OpMemInfo], [OpEventCreate],
+// [OpTimestamp].
 type Empty struct {
 }
 
@@ -18,9 +18,8 @@ func DecodeEmpty(e *Entry) (x Empty, err error) {
 	return x, err
 }
 
-// Handle is the payload of commands about one thing: [OpMemFree] and
-// [OpMemRange] (an address), [OpModuleUnload], the event commands,
-// [OpEventKernelUnregister].
+// Handle is the payload of commands about one thing: [OpMemFree] and [OpMemRange] (an address),
+// [OpModuleUnload], the event commands, [OpEventKernelUnregister].
 type Handle struct {
 	Handle uint64
 }
@@ -39,9 +38,9 @@ func DecodeHandle(e *Entry) (x Handle, err error) {
 	return x, err
 }
 
-// Query is the payload of commands that read or set one number:
-// [OpFunctionAttribute], [OpFunctionSetAttribute], [OpFunctionParam] (Key is the
-// parameter's index), [OpLimit], [OpSetLimit], [OpDeviceAttribute].
+// Query is the payload of commands that read or set one number: [OpFunctionAttribute],
+// [OpFunctionSetAttribute], [OpFunctionParam] (Key is the parameter's index), [OpLimit],
+// [OpSetLimit], [OpDeviceAttribute].
 type Query struct {
 	Handle uint64 // the function; zero where there is none
 	Value  uint64 // what to set; zero when reading
@@ -64,8 +63,8 @@ func DecodeQuery(e *Entry) (x Query, err error) {
 	return x, err
 }
 
-// WindowArg is the payload of commands that answer with bytes: [OpPrintfDrain],
-// [OpLastFault], [OpDeviceName].
+// WindowArg is the payload of commands that answer with bytes: [OpPrintfDrain], [OpLastFault],
+// [OpDeviceName].
 type WindowArg struct {
 	Window Window // where the bytes go
 }
@@ -108,8 +107,8 @@ func DecodeAlloc(e *Entry) (x Alloc, err error) {
 	return x, err
 }
 
-// Transfer is the payload of [OpCopyIn] (Dst is GPU memory, Src an offset in
-// BAR2), [OpCopyOut] (the other way round) and [OpCopy] (both GPU memory).
+// Transfer is the payload of [OpCopyIn] (Dst is GPU memory, Src an offset in BAR2), [OpCopyOut]
+// (the other way round) and [OpCopy] (both GPU memory).
 type Transfer struct {
 	Dst  uint64
 	Src  uint64
@@ -132,9 +131,9 @@ func DecodeTransfer(e *Entry) (x Transfer, err error) {
 	return x, err
 }
 
-// Copy3D is the payload of [OpCopy3D]: Depth slices of Height rows of Width
-// bytes. A pitch is the distance between rows, rows times pitch that between
-// slices; the box's own origin is folded into Dst and Src.
+// Copy3D is the payload of [OpCopy3D]: Depth slices of Height rows of Width bytes. A pitch is the
+// distance between rows, rows times pitch that between slices; the box's own origin is folded into
+// Dst and Src.
 type Copy3D struct {
 	Dst      uint64 // GPU address, or offset in BAR2
 	Src      uint64 // GPU address, or offset in BAR2
@@ -173,8 +172,8 @@ func DecodeCopy3D(e *Entry) (x Copy3D, err error) {
 	return x, err
 }
 
-// Set is the payload of [OpSet]: Rows rows of Count elements of Width bytes, all
-// set to the low bits of Value.
+// Set is the payload of [OpSet]: Rows rows of Count elements of Width bytes, all set to the low
+// bits of Value.
 type Set struct {
 	Dst   uint64 // GPU address, a multiple of Width
 	Count uint64 // elements in a row

@@ -14,8 +14,8 @@ const (
 	// written at different times.
 	LineSize = 64
 
-	// DefaultSharedBytes is the usual size of BAR2; MinSharedBytes and
-	// MaxSharedBytes bound what can be configured (powers of two).
+	// DefaultSharedBytes is the usual size of BAR2; MinSharedBytes and MaxSharedBytes bound what
+	// can be configured (powers of two).
 	DefaultSharedBytes = 256 << 20
 	MinSharedBytes     = 4 << 20
 	MaxSharedBytes     = 64 << 30
@@ -34,8 +34,8 @@ const (
 	DeviceContextWords   = 1024         // one word a context: ContextState in bits 7:0, ErrorCode in 31:8
 )
 
-// Words of a channel's page. Those of the first half are written by the guest
-// and those of the second by the host, each on a line of its own.
+// Words of a channel's page. Those of the first half are written by the guest and those of the
+// second by the host, each on a line of its own.
 const (
 	SubmissionPutWord = 0 * LineSize  // guest: entries published since create
 	CompletionGetWord = 1 * LineSize  // guest: completions consumed since create
@@ -121,8 +121,7 @@ func RingBytes(entries int) int {
 	return (entries*EntrySize + PageSize - 1) &^ (PageSize - 1)
 }
 
-// A Window is a range of BAR2 that a command names: bytes at Offset from
-// BAR2's start.
+// A Window is a range of BAR2 that a command names: bytes at Offset from BAR2's start.
 type Window struct {
 	Offset uint64
 	Size   uint64

@@ -43,8 +43,7 @@ func (f PreemptForm) EarlyExit() bool { return f == PreemptSingle || f == Preemp
 
 // Bounds of a preemptible launch.
 const (
-	// MaxPreemptTasks is the most blocks that the original grid of a preemptible
-	// launch may have.
+	// MaxPreemptTasks is the most blocks that the original grid of a preemptible launch may have.
 	MaxPreemptTasks = math.MaxInt32
 	// MaxPreemptGroup and MaxPreemptEvery bound Group and Every. A kernel that checks once in as
 	// much work as both allow is not preemptible in practice; the host finds that out by a
@@ -73,9 +72,8 @@ func (p Preempt) Attribute() Attribute {
 	return a
 }
 
-// DecodePreempt reads the value of an [AttributePreempt]; errors wrap
-// [StatusMalformed] where reserved bytes are set and [StatusInvalidValue] where
-// a number is out of range.
+// DecodePreempt reads the value of an [AttributePreempt]; errors wrap [StatusMalformed] where
+// reserved bytes are set and [StatusInvalidValue] where a number is out of range.
 func DecodePreempt(a *Attribute) (Preempt, error) {
 	p := Preempt{Form: PreemptForm(a.Uint32(0)), Group: a.Uint32(1), Every: a.Uint32(2)}
 	for _, b := range a.Value[12:] {
@@ -97,8 +95,8 @@ func DecodePreempt(a *Attribute) (Preempt, error) {
 	return p, nil
 }
 
-// PreemptArgsBytes is the size of the parameter that the device appends to a
-// preemptible launch; it is aligned to 8.
+// PreemptArgsBytes is the size of the parameter that the device appends to a preemptible launch; it
+// is aligned to 8.
 const PreemptArgsBytes = 96
 
 // Layout of the appended parameter. What follows word is zero.

@@ -3,10 +3,9 @@ package abi
 // BAR0Size is the size of the trapped register region in bytes.
 const BAR0Size = 64 << 10
 
-// Registers of BAR0. Every register is 32 bits wide, little-endian, and is
-// accessed aligned by 4 bytes; an aligned access of 8 bytes is two of 4, the
-// lower first. Any other access reads as ones, writes nothing, and is counted.
-// A register that is not listed reads as zero and ignores writes.
+// Registers of BAR0. Every register is 32 bits wide, little-endian, and is accessed aligned by 4
+// bytes; an aligned access of 8 bytes is two of 4, the lower first. Any other access reads as ones,
+// writes nothing, and is counted. A register that is not listed reads as zero and ignores writes.
 const (
 	RegMagic            = 0x000 // Magic
 	RegVersion          = 0x004 // newest version offered
@@ -69,9 +68,8 @@ const (
 	ContextGeneration = 0x18 // how often this slot was created or reset
 )
 
-// Registers of a channel's slot, relative to it. All but the first three and
-// the last are taken when create is written, and may not be changed while the
-// channel is open.
+// Registers of a channel's slot, relative to it. All but the first three and the last are taken
+// when create is written, and may not be changed while the channel is open.
 const (
 	ChannelControl           = 0x00 // write a Control: create, destroy
 	ChannelStatus            = 0x04 // ChannelState

@@ -2,8 +2,8 @@ package abi
 
 import "sync/atomic"
 
-// A CompletionWriter is the host's end of a completion ring. One goroutine uses
-// it at a time. After an error the channel has failed for good.
+// A CompletionWriter is the host's end of a completion ring. One goroutine uses it at a time. After
+// an error the channel has failed for good.
 type CompletionWriter struct {
 	slots
 	put, get, interruptAt, roomAt *atomic.Uint32
@@ -12,8 +12,8 @@ type CompletionWriter struct {
 	seenGet                       uint32
 }
 
-// NewCompletionWriter returns the host's end of the completion ring of a channel
-// that was just created.
+// NewCompletionWriter returns the host's end of the completion ring of a channel that was just
+// created.
 func NewCompletionWriter(page, ring []byte) (*CompletionWriter, error) {
 	slots, err := newSlots(page, ring)
 	if err != nil {
@@ -39,8 +39,8 @@ func (w *CompletionWriter) Room() (int, error) {
 	return int(w.mask + 1 - (w.next - get)), nil
 }
 
-// Next returns the slot for the next completion, in shared memory, or nil when
-// the guest has left no room. The host writes it and never reads it back.
+// Next returns the slot for the next completion, in shared memory, or nil when the guest has left
+// no room. The host writes it and never reads it back.
 func (w *CompletionWriter) Next() (*Entry, error) {
 	if w.next-w.seenGet > w.mask {
 		if room, err := w.Room(); err != nil || room == 0 {
@@ -51,8 +51,8 @@ func (w *CompletionWriter) Next() (*Entry, error) {
 	return w.at(w.next - 1), nil
 }
 
-// Publish shows the guest all completions written since the last call and
-// reports whether the channel's vector must be raised.
+// Publish shows the guest all completions written since the last call and reports whether the
+// channel's vector must be raised.
 func (w *CompletionWriter) Publish() (interrupt bool) {
 	old := w.published
 	if w.next == old {
@@ -63,23 +63,22 @@ func (w *CompletionWriter) Publish() (interrupt bool) {
 	return needWake(w.interruptAt.Load(), w.next, old)
 }
 
-// ArmRoom asks the guest for a doorbell when it consumes its next completion and
-// reports whether the ring is still full, so that the host may sleep until then.
+// ArmRoom asks the guest for a doorbell when it consumes its next completion and reports whether
+// the ring is still full, so that the host may sleep until then.
 func (w *CompletionWriter) ArmRoom() (full bool) {
 	w.roomAt.Store(w.seenGet)
 	return w.get.Load() == w.seenGet
 }
 
-// A CompletionReader is the guest's end of a completion ring. One goroutine uses
-// it at a time.
+// A CompletionReader is the guest's end of a completion ring. One goroutine uses it at a time.
 type CompletionReader struct {
 	slots
 	put, get, interruptAt, roomAt *atomic.Uint32
 	consumed                      uint32
 }
 
-// NewCompletionReader returns the guest's end of the completion ring of a channel
-// that was just created.
+// NewCompletionReader returns the guest's end of the completion ring of a channel that was just
+// created.
 func NewCompletionReader(page, ring []byte) (*CompletionReader, error) {
 	slots, err := newSlots(page, ring)
 	if err != nil {
@@ -100,9 +99,9 @@ func (r *CompletionReader) Pending() (int, error) {
 	return r.pending(r.put, r.consumed)
 }
 
-// Fetch decodes completions into dst, gives their slots back to the host, and
-// reports whether the channel's doorbell must be rung because the host waits for
-// room. The error is [ErrorPutRange] or that of [DecodeCompletion].
+// Fetch decodes completions into dst, gives their slots back to the host, and reports whether the
+// channel's doorbell must be rung because the host waits for room. The error is [ErrorPutRange] or
+// that of [DecodeCompletion].
 func (r *CompletionReader) Fetch(dst []Completion) (n int, kick bool, err error) {
 	pending, err := r.Pending()
 	if err != nil || pending == 0 {

@@ -2,8 +2,7 @@ package abi
 
 import "sync/atomic"
 
-// A SubmissionWriter is the guest's end of a submission ring. One goroutine uses
-// it at a time.
+// A SubmissionWriter is the guest's end of a submission ring. One goroutine uses it at a time.
 type SubmissionWriter struct {
 	slots
 	put, get, kickAt *atomic.Uint32
@@ -12,8 +11,8 @@ type SubmissionWriter struct {
 	seenGet          uint32 // get as last loaded
 }
 
-// NewSubmissionWriter returns the guest's end of the ring, for a channel that was
-// just created. page is the channel's page of BAR2, ring exactly the ring.
+// NewSubmissionWriter returns the guest's end of the ring, for a channel that was just created.
+// page is the channel's page of BAR2, ring exactly the ring.
 func NewSubmissionWriter(page, ring []byte) (*SubmissionWriter, error) {
 	slots, err := newSlots(page, ring)
 	if err != nil {
@@ -47,9 +46,8 @@ func (w *SubmissionWriter) Reserve(n int) bool {
 	return w.room() >= n || w.Room() >= n
 }
 
-// Next returns the next slot to write, in shared memory, or nil when the ring is
-// full. The slot holds an old entry's bytes. The host sees nothing before
-// [SubmissionWriter.Publish].
+// Next returns the next slot to write, in shared memory, or nil when the ring is full. The slot
+// holds an old entry's bytes. The host sees nothing before [SubmissionWriter.Publish].
 func (w *SubmissionWriter) Next() *Entry {
 	if !w.Reserve(1) {
 		return nil
@@ -58,8 +56,8 @@ func (w *SubmissionWriter) Next() *Entry {
 	return w.at(w.next - 1)
 }
 
-// Publish shows the host all entries written since the last call and reports
-// whether the channel's doorbell must be rung.
+// Publish shows the host all entries written since the last call and reports whether the channel's
+// doorbell must be rung.
 func (w *SubmissionWriter) Publish() (kick bool) {
 	old := w.published
 	if w.next == old {
@@ -70,16 +68,15 @@ func (w *SubmissionWriter) Publish() (kick bool) {
 	return needWake(w.kickAt.Load(), w.next, old)
 }
 
-// A SubmissionReader is the host's end of a submission ring. One goroutine uses
-// it at a time. After an error the channel has failed for good.
+// A SubmissionReader is the host's end of a submission ring. One goroutine uses it at a time. After
+// an error the channel has failed for good.
 type SubmissionReader struct {
 	slots
 	put, get, kickAt *atomic.Uint32
 	fetched          uint32
 }
 
-// NewSubmissionReader returns the host's end of the ring of a channel that was
-// just created.
+// NewSubmissionReader returns the host's end of the ring of a channel that was just created.
 func NewSubmissionReader(page, ring []byte) (*SubmissionReader, error) {
 	slots, err := newSlots(page, ring)
 	if err != nil {

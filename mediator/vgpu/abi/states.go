@@ -57,8 +57,8 @@ var channelStateNames = []string{"free", "opening", "ready", "failed", "closing"
 // String returns the state's name.
 func (s ChannelState) String() string { return nameOf(uint32(s), channelStateNames, "state") }
 
-// An ErrorCode says why a register write was refused, a context faulted or a
-// channel failed. Commands fail with a [Status] instead.
+// An ErrorCode says why a register write was refused, a context faulted or a channel failed.
+// Commands fail with a [Status] instead.
 type ErrorCode uint32
 
 // The error codes.

@@ -133,8 +133,8 @@ func (s Status) String() string {
 // Error makes a Status an error.
 func (s Status) Error() string { return s.String() }
 
-// CUDA returns the CUresult that a CUDA program is given for this status, 999
-// (CUDA_ERROR_UNKNOWN) for a code of a newer version.
+// CUDA returns the CUresult that a CUDA program is given for this status, 999 (CUDA_ERROR_UNKNOWN)
+// for a code of a newer version.
 func (s Status) CUDA() int {
 	if i := s.info(); i != nil {
 		return i.cuda
@@ -142,6 +142,5 @@ func (s Status) CUDA() int {
 	return 999
 }
 
-// Poisons reports whether the context fails with this status from now on,
-// until it is reset.
+// Poisons reports whether the context fails with this status from now on, until it is reset.
 func (s Status) Poisons() bool { return s >= StatusIllegalAddress }

@@ -20,8 +20,8 @@ const (
 	FormatFat   Format = 3 // NVIDIA's fat binary; FeatureCubin
 )
 
-// FunctionAttribute numbers of [OpFunctionAttribute]. Those below 0x1000 are
-// CUDA's own CUfunction_attribute.
+// FunctionAttribute numbers of [OpFunctionAttribute]. Those below 0x1000 are CUDA's own
+// CUfunction_attribute.
 const (
 	FunctionMaxThreads       = 0
 	FunctionSharedBytes      = 1
@@ -44,8 +44,8 @@ const (
 	LimitHeapBytes   = 2
 )
 
-// DeviceAttribute numbers of [OpDeviceAttribute]. Those below 0x1000 are CUDA's
-// own CUdevice_attribute; these are the ones every device answers.
+// DeviceAttribute numbers of [OpDeviceAttribute]. Those below 0x1000 are CUDA's own
+// CUdevice_attribute; these are the ones every device answers.
 const (
 	DeviceMaxThreadsPerBlock = 1
 	DeviceMaxBlockX          = 2

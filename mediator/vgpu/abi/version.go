@@ -2,8 +2,8 @@ package abi
 
 import "fmt"
 
-// PCI identity of the virtual GPU. The vendor id is of our own making and not
-// registered with the PCI-SIG.
+// PCI identity of the virtual GPU. The vendor id is of our own making and not registered with the
+// PCI-SIG.
 const (
 	VendorID          = 0x7667
 	DeviceID          = 0x0001
@@ -13,9 +13,9 @@ const (
 	RevisionID        = 0x01
 )
 
-// A Version is a version of this ABI: major in the upper 16 bits, minor in the
-// lower. Within a major version a newer minor only adds: commands, registers
-// that read as zero before, feature bits.
+// A Version is a version of this ABI: major in the upper 16 bits, minor in the lower. Within a
+// major version a newer minor only adds: commands, registers that read as zero before, feature
+// bits.
 type Version uint32
 
 // The versions that this package speaks.
@@ -39,9 +39,9 @@ func (v Version) Minor() int { return int(v & 0xffff) }
 // String returns the version as "major.minor".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v.Major(), v.Minor()) }
 
-// Negotiate returns the version to select when a device offers the versions
-// from oldest to newest and the driver speaks those from driverOldest to
-// driverNewest: the newest that both know. The error names both ranges.
+// Negotiate returns the version to select when a device offers the versions from oldest to newest
+// and the driver speaks those from driverOldest to driverNewest: the newest that both know. The
+// error names both ranges.
 func Negotiate(oldest, newest, driverOldest, driverNewest Version) (Version, error) {
 	v := min(newest, driverNewest)
 	if v < oldest || v < driverOldest {
@@ -89,8 +89,7 @@ var featureNames = []string{
 // String lists the names of the features that are set.
 func (f Features) String() string { return bitNames(uint64(f), featureNames) }
 
-// bitNames joins the names of the bits set in v by "|"; a bit without a name
-// appears as its number.
+// bitNames joins the names of the bits set in v by "|"; a bit without a name appears as its number.
 func bitNames(v uint64, names []string) string {
 	if v == 0 {
 		return "none"

@@ -124,8 +124,7 @@ func TestAbilities(t *testing.T) {
 			said: []string{"context", "close context"},
 		},
 		{
-			// The suspension is always undone.
-			// Whatever became of the suspension, it is undone.
+			// The suspension is always undone. Whatever became of the suspension, it is undone.
 			name: "a suspension that fails", gpu: &able{off: no, slice: no},
 			want: map[string]string{Events: "yes", Registers: "yes", Suspension: "no: the kernel is locked down", TimeSlices: "no: the kernel is locked down"},
 			said: []string{"context", "control", "suspend", "resume", "slice 2.048ms", "close", "close context"},

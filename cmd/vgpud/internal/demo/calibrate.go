@@ -55,8 +55,8 @@ func (d *demo) calibrate(ctx context.Context) error {
 	batch.Throttle.Blocks = want.batchBlocks
 	urgent := workload.Urgent().Work[0]
 
-	// The batch kernel comes first: a GPU that was idle is slow for a while.
-	// The batch kernel first: a GPU that was idle is slow for a while.
+	// The batch kernel comes first: a GPU that was idle is slow for a while. The batch kernel
+	// first: a GPU that was idle is slow for a while.
 	var timed []workload.Work
 	for _, w := range []workload.Work{batch, kernel, urgent} {
 		timed = append(timed, iterated(w, want.few), iterated(w, want.many))

@@ -135,8 +135,8 @@ func (d *demo) measureUrgency(ctx context.Context, policy string, batch, urgent 
 			}
 		}
 		b := intervalOf(batch, urgent, begin, now)
-		// On a busy host nothing may have been evicted yet.
-		// Where the host left none of them a processor, nothing was evicted yet.
+		// On a busy host nothing may have been evicted yet. Where the host left none of them a
+		// processor, nothing was evicted yet.
 		enough := b.verified && (policy != preemptive || b.evictions > 0)
 		if enough || now.at.Sub(begin.at) > length+urgencyLimit {
 			return b, nil

@@ -419,7 +419,8 @@ func (g *GPU) FuncGetParamInfo(f cuda.Function, i int) (offset, size uint64, err
 	return offset, uint64(sizes[i]), nil
 }
 
-// OccupancyMaxActiveBlocksPerMultiprocessor is [cuda.Library.OccupancyMaxActiveBlocksPerMultiprocessor].
+// OccupancyMaxActiveBlocksPerMultiprocessor is
+// [cuda.Library.OccupancyMaxActiveBlocksPerMultiprocessor].
 func (g *GPU) OccupancyMaxActiveBlocksPerMultiprocessor(_ cuda.Function, threads int, shared uint64) (int, error) {
 	defer g.mu.Unlock()
 	return min(2048/max(threads, 1), 32), g.inContext("Occupancy")

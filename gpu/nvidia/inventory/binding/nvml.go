@@ -261,8 +261,8 @@ func recovery(d nvml.Device) inventory.Recovery {
 	return recoveries[nvml.DeviceGpuRecoveryAction(binary.NativeEndian.Uint32(field[0].Value[:]))]
 }
 
-// eventTimeout is the longest time, in milliseconds, that the library waits for an error before Next
-// checks its context: a call can't be interrupted.
+// eventTimeout is the longest time, in milliseconds, that the library waits for an error before
+// Next checks its context: a call can't be interrupted.
 const eventTimeout = 500
 
 // uuidOf returns the UUID of an error's GPU. A lost GPU can't be queried any more.

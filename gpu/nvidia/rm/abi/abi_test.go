@@ -10,8 +10,8 @@ import (
 	"vgpud/gpu/nvidia/rm/abi"
 )
 
-// TestSizes holds every struct to the size that the driver's headers give it: the driver
-// refuses parameters of another size.
+// TestSizes holds every struct to the size that the driver's headers give it: the driver refuses
+// parameters of another size.
 func TestSizes(t *testing.T) {
 	for _, s := range []struct {
 		v    any
@@ -47,8 +47,8 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestPlaces puts a mark into every field that calls use and finds it at the offset that
-// the headers give it.
+// TestPlaces puts a mark into every field that calls use and finds it at the offset that the
+// headers give it.
 func TestPlaces(t *testing.T) {
 	disable := abi.NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS{Disable: true, Count: 0x11, OnlyScheduling: true, RewindGpPut: true, Event: 0x22}
 	disable.Clients[1], disable.Channels[63] = 0x33, 0x44

@@ -62,8 +62,8 @@ type NVOS00_PARAMETERS struct {
 }
 
 // Nv_ioctl_nvos33_parameters_with_fd is nv_ioctl_nvos33_parameters_with_fd
-// (nv-unix-nvos-params-wrappers.h). It prepares FD for mmap: a fresh descriptor of the control node,
-// or of the GPU's node for memory on the GPU.
+// (nv-unix-nvos-params-wrappers.h). It prepares FD for mmap: a fresh descriptor of the control
+// node, or of the GPU's node for memory on the GPU.
 type Nv_ioctl_nvos33_parameters_with_fd struct {
 	Client, Device, Memory Handle
 	_                      [4]byte
@@ -88,6 +88,6 @@ type NVOS34_PARAMETERS struct {
 	Flags                  uint32
 }
 
-// Nv_ioctl_register_fd_t is nv_ioctl_register_fd_t (nv-ioctl.h). It ties the GPU node on which it is
-// called to a control node.
+// Nv_ioctl_register_fd_t is nv_ioctl_register_fd_t (nv-ioctl.h). It ties the GPU node on which it
+// is called to a control node.
 type Nv_ioctl_register_fd_t struct{ FD int32 }

@@ -13,8 +13,8 @@ const (
 	NV01_MEMORY_LOCAL_USER Class = 0x40   // cl0040.h: memory on the GPU
 	NV_EVENT_BUFFER        Class = 0x90cd // cl90cd.h
 
-	// The classes of an H100. Those of other generations have other high bytes; see
-	// [Class.Channel] and [Class.Compute].
+	// The classes of an H100. Those of other generations have other high bytes; see [Class.Channel]
+	// and [Class.Compute].
 	HOPPER_CHANNEL_GPFIFO_A Class = 0xc86f // clc86f.h
 	HOPPER_COMPUTE_A        Class = 0xcbc0 // clcbc0.h
 	HOPPER_DMA_COPY_A       Class = 0xc8b5 // clc8b5.h

@@ -99,7 +99,8 @@ type NV2080_CTRL_FIFO_DISABLE_CHANNELS_PARAMS struct {
 	Channels       [NV2080_CTRL_FIFO_DISABLE_CHANNELS_MAX_ENTRIES]Handle
 }
 
-// NV2080_CTRL_GR_FECS_BIND_EVTBUF_FOR_UID_V2_PARAMS binds an event buffer to the record of context switches.
+// NV2080_CTRL_GR_FECS_BIND_EVTBUF_FOR_UID_V2_PARAMS binds an event buffer to the record of context
+// switches.
 type NV2080_CTRL_GR_FECS_BIND_EVTBUF_FOR_UID_V2_PARAMS struct {
 	Buffer     Handle
 	RecordSize uint32

@@ -17,8 +17,8 @@ import (
 	"fmt"
 )
 
-// Encode writes v, one of this package's structs, to the start of b, which must have room for it. It
-// returns the number of bytes written.
+// Encode writes v, one of this package's structs, to the start of b, which must have room for it.
+// It returns the number of bytes written.
 func Encode(b []byte, v any) (int, error) {
 	n, err := binary.Encode(b, binary.LittleEndian, v)
 	if err != nil {

@@ -19,8 +19,8 @@ type NV_EVENT_BUFFER_HEADER struct {
 	Count, Dropped uint64
 }
 
-// DecodeEventHeader reads the header of a buffer of n records. The kernel wrote it, but
-// nothing indexes by it unchecked.
+// DecodeEventHeader reads the header of a buffer of n records. The kernel wrote it, but nothing
+// indexes by it unchecked.
 func DecodeEventHeader(b []byte, n uint32) (NV_EVENT_BUFFER_HEADER, error) {
 	if len(b) < EventHeaderBytes {
 		return NV_EVENT_BUFFER_HEADER{}, fmt.Errorf("event buffer's header of %d bytes, want %d", len(b), EventHeaderBytes)
@@ -45,8 +45,8 @@ func (h NV_EVENT_BUFFER_HEADER) Encode(b []byte) {
 	binary.LittleEndian.PutUint64(b[16:], h.Dropped)
 }
 
-// SwitchTag is the kind of a record (NV_EVENT_BUFFER_FECS_CTXSWTAG_*, cl90cdfecs.h). User space gets
-// only the simple kinds, whatever it asks for.
+// SwitchTag is the kind of a record (NV_EVENT_BUFFER_FECS_CTXSWTAG_*, cl90cdfecs.h). User space
+// gets only the simple kinds, whatever it asks for.
 type SwitchTag uint8
 
 // The tags for user space.
@@ -64,8 +64,8 @@ const (
 	KernelPID = 0xffffffff
 )
 
-// NV_EVENT_BUFFER_FECS_RECORD_V2 (cl90cdfecs.h) is a record of a context switch, with the header that
-// all records have.
+// NV_EVENT_BUFFER_FECS_RECORD_V2 (cl90cdfecs.h) is a record of a context switch, with the header
+// that all records have.
 type NV_EVENT_BUFFER_FECS_RECORD_V2 struct {
 	Type     uint16
 	Tag      SwitchTag
@@ -99,8 +99,8 @@ func (r NV_EVENT_BUFFER_FECS_RECORD_V2) Encode(b *[EventRecordBytes]byte) {
 	binary.LittleEndian.PutUint64(b[24:], r.Clock)
 }
 
-// Time returns the record's clock as a duration, and reports whether a duration can hold it,
-// which is so until the year 2262.
+// Time returns the record's clock as a duration, and reports whether a duration can hold it, which
+// is so until the year 2262.
 func (r NV_EVENT_BUFFER_FECS_RECORD_V2) Time() (time.Duration, bool) {
 	return time.Duration(r.Clock), r.Clock>>63 == 0
 }

@@ -54,7 +54,8 @@ type Costs struct {
 var H100 = Costs{
 	SMs:   132,
 	Warps: 64,
-	// Early exit with one reader, and the same coarsened, for vector addition: 1,250 and 1,135 µs against 1,160.
+	// Early exit with one reader, and the same coarsened, for vector addition: 1,250 and 1,135 µs
+	// against 1,160.
 	Start: 100,
 	Poll:  235,
 	// Persistent, a task and 4 tasks a fetch: 1,485 and 1,183 µs.
@@ -73,8 +74,8 @@ var H100 = Costs{
 	// kernel until the host sees its end it takes 8.06 µs, of which the call is 2.66 µs.
 	Seen: 3500, SeenHost: 500, Gone: 2700,
 	Launch: 2000,
-	// The loop over tasks with the fewest overheads reaches 2.86 TB/s; fewer blocks than fit lose at once: 7 of 8
-	// 4 %, 2 of 8 93 %.
+	// The loop over tasks with the fewest overheads reaches 2.86 TB/s; fewer blocks than fit lose
+	// at once: 7 of 8 4 %, 2 of 8 93 %.
 	Bandwidth: 4050,
 	// N-body with 2 blocks an SM, coarsened by 32: 29 % slower.
 	Fill: 8.5,

@@ -46,7 +46,8 @@ type Entry struct {
 	Key
 	// Name is the kernel's name in its module; other kernels may have the same.
 	Name string `json:"name"`
-	// Forms are those in which the kernel can be launched beside the original. Reason says why there are none, or not all.
+	// Forms are those in which the kernel can be launched beside the original. Reason says why
+	// there are none, or not all.
 	Forms  abi.PreemptForm `json:"forms"`
 	Reason string          `json:"reason,omitempty"`
 	Record tune.Record     `json:"record"`

@@ -166,7 +166,8 @@ func TestBrokenFile(t *testing.T) {
 	}
 }
 
-// TestPipe checks that a pipe in the file's place, which another process has open, is renamed without waiting.
+// TestPipe checks that a pipe in the file's place, which another process has open, is renamed
+// without waiting.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kernels")
 	if err := unix.Mkfifo(path, 0o600); err != nil {

@@ -17,15 +17,16 @@ import (
 // DefaultPath is where the agent keeps its cache.
 const DefaultPath = "/var/lib/vgpu-agent/kernels"
 
-// File is a Cache with a file on disk. Several programs may use the same file: saving keeps what others have saved meanwhile.
+// File is a Cache with a file on disk. Several programs may use the same file: saving keeps what
+// others have saved meanwhile.
 type File struct {
 	*Cache
 	path string
 	log  *slog.Logger
 }
 
-// Open reads the file at path, which need not exist. A file that can't be decoded is renamed to path + ".bad" and logged, and the
-// cache starts empty. The error is that of reading.
+// Open reads the file at path, which need not exist. A file that can't be decoded is renamed to
+// path + ".bad" and logged, and the cache starts empty. The error is that of reading.
 func Open(path string, log *slog.Logger) (*File, error) {
 	f := &File{Cache: New(), path: path, log: log}
 	entries, err := f.read()

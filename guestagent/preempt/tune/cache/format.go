@@ -12,7 +12,8 @@ import (
 // magic begins a file. The format's version and the SHA-256 of what follows the line follow it.
 const magic = "vgpu-agent kernels"
 
-// Version is the format's version. Files with another one are not read. In version 1 slots were those of a form.
+// Version is the format's version. Files with another one are not read. In version 1 slots were
+// those of a form.
 const Version = 2
 
 // MaxBytes bounds a file.

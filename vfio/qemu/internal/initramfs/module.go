@@ -9,8 +9,8 @@ import (
 const signatureMagic = "~Module signature appended~\n"
 
 // signatureInfoLen is the size of struct module_signature (Linux,
-// include/linux/module_signature.h), which comes before the magic; its last
-// four bytes are the length, big-endian, of the signature before it.
+// include/linux/module_signature.h), which comes before the magic; its last four bytes are the
+// length, big-endian, of the signature before it.
 const signatureInfoLen = 12
 
 // unsigned returns a kernel module without its signature. Under TCG checking the signature takes as

@@ -32,8 +32,8 @@ func write(w io.Writer, entries []entry) error {
 			return fmt.Errorf("%s: %d bytes don't fit into an initramfs", e.name, len(e.data))
 		}
 		ino, links := i+1, 1
-		// magic, ino, mode, uid, gid, nlink, mtime, filesize, maj, min, rmaj,
-		// rmin, namesize with its NUL, and an unused checksum.
+		// magic, ino, mode, uid, gid, nlink, mtime, filesize, maj, min, rmaj, rmin, namesize with
+		// its NUL, and an unused checksum.
 		head := fmt.Sprintf("070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%s\x00",
 			ino, e.mode, 0, 0, links, 0, len(e.data), 0, 0, e.major, e.minor, len(e.name)+1, 0, e.name)
 		for _, part := range [][]byte{[]byte(head), e.data} {
