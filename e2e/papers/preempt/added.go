@@ -12,20 +12,21 @@ import (
 	"vgpud/ptx"
 )
 
-// attempt is a way to launch a transformed kernel, to see what it issues.
+// attempt is one way to launch a transformed kernel in order to count the instructions that it
+// issues.
 type attempt struct {
 	abi.Preempt
 	blocks uint64 // of a persistent launch
 }
 
-// units is how many looks, or fetches that find something, the attempt makes.
+// units returns the number of checks that the attempt makes, or of fetches that return a task.
 func (a attempt) units(tasks uint64) uint64 {
 	return (tasks + uint64(a.Group) - 1) / uint64(a.Group)
 }
 
-// addCost transforms the subject's kernel and finds out what each form issues more
-// than the original: for a unit and for a task, from two runs that differ in how
-// many tasks make a unit.
+// addCost transforms the subject's kernel and measures how much more each form issues than the
+// original, for each unit and for each task. It derives both from two runs with different numbers
+// of tasks in a unit.
 func (s *subject) addCost() error {
 	original, err := s.issues(nil)
 	if err != nil {
@@ -68,7 +69,7 @@ func (s *subject) addCost() error {
 	return nil
 }
 
-// forms are those that the transformation offers for the subject's kernel.
+// forms returns the forms that the transformation offers for the subject's kernel.
 func (s *subject) forms() ([]abi.PreemptForm, error) {
 	parsed, err := ptx.Parse(s.k.PTX(corpus.SM90))
 	if err != nil {
@@ -87,8 +88,8 @@ func (s *subject) forms() ([]abi.PreemptForm, error) {
 	return nil, fmt.Errorf("no report on %s", s.step.Entry)
 }
 
-// issues runs the case, the subject's step as a says or as it was, and returns the
-// SM cycles that the step issued.
+// issues runs the case and returns the SM cycles that the subject's step issued. The step runs as a
+// says, or in its original form if a is nil.
 func (s *subject) issues(a *attempt) (uint64, error) {
 	parsed, err := ptx.Parse(s.k.PTX(corpus.SM90))
 	if err != nil {

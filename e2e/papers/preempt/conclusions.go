@@ -10,13 +10,13 @@ import (
 	"vgpud/e2e/papers/plot"
 )
 
-// conclusion is something that the figures show, or do not.
+// conclusion is a claim about the figures, and whether they support it.
 type conclusion struct {
 	Text  string
 	Holds bool
 }
 
-// figure finds a figure by its number.
+// figure returns the figure with the given number, or an empty one if there is none.
 func (r *report) figure(number string) *plot.Figure {
 	for i := range r.Figures {
 		if r.Figures[i].Number == number {
@@ -26,7 +26,7 @@ func (r *report) figure(number string) *plot.Figure {
 	return &plot.Figure{Number: number}
 }
 
-// column is a figure's column, without rows that are means of the others.
+// column returns a column of a figure without the rows that are means of other rows.
 func (r *report) column(number string, c int) (v []float64) {
 	for _, row := range r.figure(number).Rows {
 		if !strings.HasPrefix(row.Name, "(") && c < len(row.Values) && !math.IsNaN(row.Values[c]) {
@@ -47,7 +47,7 @@ func average(v []float64) float64 {
 	return sum
 }
 
-// most and least are the extremes. Like the average they are not a number where there is nothing.
+// most and least return the extremes of v. Like average they return NaN if v is empty.
 func most(v []float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()
@@ -70,7 +70,7 @@ func falls(v []float64) bool {
 	return slices.IsSortedFunc(v, func(a, b float64) int { return cmp.Compare(b, a) })
 }
 
-// conclude says what the figures show beside the papers' words.
+// conclude compares the figures with the papers' claims.
 func (r *report) conclude() (list []conclusion) {
 	says := func(holds bool, format string, args ...any) {
 		list = append(list, conclusion{fmt.Sprintf(format, args...), holds})
@@ -120,7 +120,7 @@ func (r *report) conclude() (list []conclusion) {
 	return list
 }
 
-// conclusionText lists the conclusions: those that hold, and those that do not.
+// conclusionText lists all conclusions, each marked as holding or not.
 func (r *report) conclusionText() string {
 	var b strings.Builder
 	b.WriteString("## What the papers found, and whether it comes out here\n\nEach line is computed from the figures below.\n\n")

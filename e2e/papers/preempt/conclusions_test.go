@@ -9,7 +9,7 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// The page's conclusions follow from its figures.
+// TestConclusions tests that the page's conclusions follow from its figures.
 func TestConclusions(t *testing.T) {
 	find := func(speedup float64) conclusion {
 		r := &report{Figures: []plot.Figure{{Number: "FLEP 8", Columns: []string{"pair", "hpf"}, Rows: []plot.Row{
@@ -29,7 +29,7 @@ func TestConclusions(t *testing.T) {
 	if c := find(30); c.Holds || !strings.Contains(c.Text, "30.0 times") {
 		t.Errorf("%+v", c)
 	}
-	// Where there is no figure, nothing holds of it.
+	// Without figures no conclusion holds.
 	for _, c := range new(report).conclude() {
 		if c.Holds {
 			t.Errorf("without figures: %+v", c)
@@ -37,14 +37,15 @@ func TestConclusions(t *testing.T) {
 	}
 }
 
-// The notes' matrix product, to which nothing was fitted, is compared too, and a model that is wrong misses the targets.
+// TestUnfitted compares the notes' matrix product, to which nothing was fitted, with the model, and
+// tests that a wrong model misses the targets.
 func TestUnfitted(t *testing.T) {
 	figures, unfitted := notesFigures(5)
 	if f := figures[len(figures)-1]; f.Number != "0, matrix product" || unfitted.pairs < 30 || unfitted.latencies < 5 {
 		t.Errorf("the last figure is %s, with %+v", f.Number, unfitted)
 	}
 	k := product()
-	if original, _ := k.hold(1); original < 0.97*k.original || original > 1.03*k.original {
+	if original, _ := k.compare(1); original < 0.97*k.original || original > 1.03*k.original {
 		t.Errorf("the original takes %.0f µs, and %.0f on an H100", original, k.original)
 	}
 	for _, target := range unfittedTargets("it", unfitted) {
@@ -59,7 +60,8 @@ func TestUnfitted(t *testing.T) {
 	}
 }
 
-// Kernels that take longer to leave than is wanted miss the target of urgent ones.
+// TestUrgentTargetCanFail tests that kernels that take longer to leave than wanted miss the target
+// of urgent kernels.
 func TestUrgentTargetCanFail(t *testing.T) {
 	for latency, passes := range map[time.Duration]bool{100 * time.Microsecond: true, 2 * time.Millisecond: false} {
 		f := &flep{}
@@ -77,7 +79,8 @@ func TestUrgentTargetCanFail(t *testing.T) {
 	}
 }
 
-// What the host takes of a launch in a form counts in what the form costs, for the tuner as for the figures.
+// TestHostTime tests that the cost of a form includes the host's time for each launch, for the
+// tuner as in the figures.
 func TestHostTime(t *testing.T) {
 	all, err := studies("vecadd")
 	if err != nil {
@@ -90,7 +93,7 @@ func TestHostTime(t *testing.T) {
 	if host := chosen.length - alone; chosen.choice.Form == 0 || host < 49e3 || host > 51e3 {
 		t.Errorf("%v takes %.0f ns alone, and %.0f in all", chosen.choice, alone, chosen.length)
 	}
-	// Of a kernel that is done in a moment it is too much.
+	// For a kernel of half a millisecond the host's time costs too much.
 	short := choose(lasting(s.model, 5e5), s.threads, s.added, wanted)
 	if short.choice.Form != 0 {
 		t.Errorf("a kernel of half a millisecond gets %v", short.choice)

@@ -14,19 +14,19 @@ import (
 	"vgpud/ptx"
 )
 
-// The GPU that the corpus' kernels run on here is an H100 SXM: each SM issues four
-// warp instructions a cycle and has room for so much.
+// The GPU that the corpus' kernels run on here is an H100 SXM. Each of its SMs issues four warp
+// instructions a cycle and has these limits.
 const (
-	issuePerNano = 4 * 1.755 // warp instructions of an SM, at the boost clock
-	loadNanos    = 270       // one load from memory that is otherwise idle
-	loadsAhead   = 4         // loads that a warp has under way at a time
+	issuePerNano = 4 * 1.755 // warp instructions an SM issues in 1 ns at the boost clock
+	loadNanos    = 270       // latency of one load from memory that is otherwise idle
+	loadsAhead   = 4         // loads that a warp has in flight at a time
 )
 
 var h100SM = machine.Config{SMs: blocks.H100.SMs, SM: machine.Resources{Blocks: 32, Threads: 2048, Registers: 65536, Shared: 227 << 10}}
 
-// issueCosts is the soft GPU's cost model without what package blocks has a model
-// of its own for: memory beyond the instruction, and the start of blocks. Memory
-// instructions are counted on the way, in the bits from access on.
+// issueCosts is the soft GPU's cost model without the costs that package blocks models itself:
+// memory traffic beyond the instruction, and the start of blocks. It also counts memory
+// instructions, in the bits from access up.
 func issueCosts() simt.CostModel {
 	c := simt.DefaultCosts
 	c.Sector, c.Block, c.Warp = 0, 0, 0
@@ -39,7 +39,7 @@ const (
 	sector = 32 // bytes
 )
 
-// subject is a kernel of the corpus: the launch of its case that does the most.
+// subject is a kernel of the corpus, represented by the launch of its case that does the most work.
 type subject struct {
 	name string
 	k    corpus.Kernel
@@ -47,20 +47,21 @@ type subject struct {
 	step *corpus.Launch
 
 	tasks   uint64  // of that launch
-	cycles  float64 // that a task issues, of an SM
+	cycles  float64 // of one SM that a task issues
 	model   blocks.Kernel
 	threads uint32
 	shared  uint32
 
-	added  additions // by the transformation, for the forms that it offers
-	reason string    // why some are not
+	added  additions // cost of each form that the transformation offers
+	reason string    // why it does not offer the other forms
 }
 
-// enough is how many tasks a launch must have to show what a task costs more.
+// enough is the number of tasks that a launch must have for the added cost of a task to be
+// measurable.
 const enough = 8
 
-// studies interprets the corpus, or only the named kernels of it, each at the
-// smallest size at which it has enough tasks, but not the largest.
+// studies interprets the kernels of the corpus, or only the named ones. It runs each at the
+// smallest size at which it has enough tasks, and never at the largest size.
 func studies(only ...string) (map[string]subject, error) {
 	all := slices.DeleteFunc(slices.Clone(corpus.All()), func(k corpus.Kernel) bool {
 		return len(only) > 0 && !slices.Contains(only, k.Name)
@@ -117,7 +118,7 @@ func study(k corpus.Kernel, size corpus.Size, seed uint64) (subject, error) {
 	return s, nil
 }
 
-// weigh makes the model's kernel of what the step did.
+// weigh derives the model's kernel from the work that the step did.
 func (s *subject) weigh(issued, accesses, bytes, shared uint64) {
 	grid, block := kernelcost.Dim(s.step.Grid), kernelcost.Dim(s.step.Block)
 	s.tasks, s.threads, s.shared = grid.Count(), uint32(block.Count()), s.step.SharedBytes
@@ -130,25 +131,25 @@ func (s *subject) weigh(issued, accesses, bytes, shared uint64) {
 		Bytes: float64(bytes) / tasks,
 	}
 	if bytes > 0 {
-		// A warp's accesses to global memory are at most its accesses, and at most
-		// the sectors they touch.
+		// A warp makes at most as many accesses to global memory as it makes accesses, and at most
+		// as many as the sectors that it touches.
 		loads := float64(min(accesses, bytes/sector)) / (tasks * float64(warps))
 		s.model.Latency = loadNanos * math.Max(1, loads/loadsAhead)
 	}
 }
 
-// interpreter is what executes to count: how many SMs it has matters only to
-// kernels whose blocks wait for others.
+// interpreter is the GPU on which kernels are interpreted to count instructions. Its number of SMs
+// matters only to kernels whose blocks wait for others.
 var interpreter = kernelcost.GPU{SMs: 8, Blocks: 32, Threads: 2048, WarpTime: 100}
 
-// perSM is how many of the kernel's blocks an SM of the H100 holds. Registers are
-// not counted: the assembler allots them.
+// perSM returns how many of the kernel's blocks fit on an SM of the H100. It ignores registers,
+// because the assembler allocates them.
 func (s *subject) perSM(static uint64) int {
 	return max(1, h100SM.Occupancy(machine.Resources{Threads: int(s.threads), Shared: static + uint64(s.shared)}))
 }
 
-// lasting is the kernel with as many tasks as make the original last about so many
-// nanoseconds, alone.
+// lasting returns the kernel with as many tasks as make its original form run for about nanos
+// nanoseconds when alone.
 func lasting(k blocks.Kernel, nanos float64) blocks.Kernel {
 	k.Tasks = uint64(8 * blocks.H100.Slots(k))
 	for range 4 {

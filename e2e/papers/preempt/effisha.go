@@ -12,7 +12,8 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// effishaBenchmark is a row of EffiSha's table 3, with a kernel of the corpus in its place.
+// effishaBenchmark is a row of EffiSha's table 3, with a kernel of the corpus in place of the
+// paper's.
 type effishaBenchmark struct {
 	name, kernel string
 	alone        time.Duration // standalone time
@@ -20,7 +21,7 @@ type effishaBenchmark struct {
 	random, group, sjf int
 }
 
-// table3 is EffiSha's, in its order, which is the order of arrival.
+// table3 is EffiSha's table 3, in the order of arrival.
 var table3 = []effishaBenchmark{
 	{"NeuralNet", "nnlayer", 14250 * time.Microsecond, 2, 2, 1},
 	{"Sort", "radix", 5460 * time.Microsecond, 17, 2, 4},
@@ -69,8 +70,8 @@ func newEffiSha(all map[string]subject) (*effisha, error) {
 	return e, err
 }
 
-// figure9 counts evictions by priority: 1,000 launches of each kernel, each with a
-// random priority of 1 to 9, the next one wait after the end of the one before.
+// figure9 counts evictions by priority. Each kernel is launched 1,000 times, each time with a
+// random priority of 1 to 9, one wait after the end of its previous launch.
 func (e *effisha) figure9(launches int) (plot.Figure, error) {
 	waits := []int{1, 2, 4, 8, 16, 32, 64}
 	f := plot.Figure{
@@ -106,7 +107,7 @@ func (e *effisha) figure9(launches int) (plot.Figure, error) {
 	return f, nil
 }
 
-// evictions are those under piv, by priority.
+// evictions returns the number of evictions of each priority under piv.
 func (e *effisha) evictions(wait time.Duration, launches int) ([]float64, error) {
 	w, err := newWorld(len(e.chosen), options{policy: "piv", switching: contextSwitch, seed: uint64(wait)})
 	if err != nil {
@@ -143,11 +144,11 @@ var priorities = []struct {
 	{"SJF", func(b effishaBenchmark) int { return b.sjf }},
 }
 
-// apart is how long after one application's request the next one's comes (§8.1).
+// apart is the time between the requests of one application and the next (§8.1).
 const apart = 3 * time.Millisecond
 
-// together runs the 11 programs once, each apart after the one before, and returns
-// the jobs in table 3's order.
+// together runs the 11 programs once, one after the other at intervals of apart, and returns the
+// jobs in table 3's order.
 func (e *effisha) together(programs []*program, policy string, priority func(effishaBenchmark) int) ([]*job, *world, error) {
 	w, err := newWorld(len(programs), options{policy: policy, switching: contextSwitch, seed: 1})
 	if err != nil {
@@ -162,19 +163,19 @@ func (e *effisha) together(programs []*program, policy string, priority func(eff
 	return jobs, w, nil
 }
 
-// span is from the first arrival to the last end.
-func span(jobs []*job) (t time.Duration) {
+// makespan returns the time from the first arrival to the last end.
+func makespan(jobs []*job) (t time.Duration) {
 	for _, j := range jobs {
 		t = max(t, j.ended)
 	}
 	return t
 }
 
-// schedulers are the policies of figures 12, 14 and 15; "default" is the
-// hardware's order, and kernels as they were.
+// schedulers are the policies of figures 12, 14 and 15. "default" is the hardware's order with the
+// original kernels.
 var schedulers = []string{"default", "piv", "dprr"}
 
-// run is together under one of the schedulers.
+// run calls together for one of the schedulers.
 func (e *effisha) run(scheduler string, priority func(effishaBenchmark) int) ([]*job, *world, error) {
 	if scheduler == "default" {
 		return e.together(e.originals, "fifo", priority)
@@ -182,7 +183,7 @@ func (e *effisha) run(scheduler string, priority func(effishaBenchmark) int) ([]
 	return e.together(e.chosen, scheduler, priority)
 }
 
-// standalone is how long each program as it was takes alone, from arrival to end.
+// standalone returns the time from arrival to end of each original program when it runs alone.
 func (e *effisha) standalone() ([]time.Duration, error) {
 	return parallel.Map(len(e.originals), func(i int) (time.Duration, error) {
 		w, err := newWorld(1, options{policy: "fifo", switching: contextSwitch})
@@ -196,7 +197,7 @@ func (e *effisha) standalone() ([]time.Duration, error) {
 	})
 }
 
-// schedule is figures 12, 14a, 14b and 15.
+// schedule computes figures 12, 14a, 14b and 15.
 func (e *effisha) schedule() ([]plot.Figure, error) {
 	alone, err := e.standalone()
 	if err != nil {
@@ -230,7 +231,7 @@ func (e *effisha) schedule() ([]plot.Figure, error) {
 				sum += 1 / ntt[s][i]
 			}
 			stp.Values = append(stp.Values, sum)
-			spans = append(spans, span(jobs))
+			spans = append(spans, makespan(jobs))
 			evictions += w.total
 		}
 		throughput.Rows = append(throughput.Rows, stp)
@@ -251,7 +252,7 @@ func (e *effisha) schedule() ([]plot.Figure, error) {
 	return append(figures, throughput), nil
 }
 
-// turnarounds is a part of figure 14.
+// turnarounds computes one part of figure 14.
 func turnarounds(set string, of func(effishaBenchmark) int, ntt [][]float64) plot.Figure {
 	f := plot.Figure{
 		Number: "EffiSha 14a", YLabel: "NTT", Log: true,

@@ -7,13 +7,15 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// adaptiveEvery is EffiSha's adaptive checking (§6.3): it returns after how many iterations of its loop a block checks whether it
-// must leave. slice is the length of the scheduling slice, iteration how long an iteration takes, which the paper samples as the
-// first iteration of each block, averaged over the blocks; checks is how many checks a slice should have, to make up for errors in
-// that estimate.
+// adaptiveEvery implements EffiSha's adaptive checking (§6.3). It returns after how many iterations
+// of its loop a block checks whether it must leave. slice is the length of the scheduling slice.
+// iteration is the length of one iteration, which the paper samples as the first iteration of each
+// block, averaged over the blocks. checks is how many checks a slice should have, to make up for
+// errors in that estimate.
 //
-// The paper prints k = r·L/l with r = 10 checks a slice. That is one check in ten slices, and more iterations the more checks are
-// asked for. The text describes k = max(1, L/(r·l)), which is computed here.
+// The paper prints k = r·L/l with r = 10 checks a slice. That formula gives one check in ten
+// slices, and more iterations the more checks are asked for. The text describes k = max(1,
+// L/(r·l)), which is computed here.
 func adaptiveEvery(slice, iteration time.Duration, checks int) uint32 {
 	if slice <= 0 || iteration <= 0 || checks <= 0 {
 		return 1
@@ -22,9 +24,10 @@ func adaptiveEvery(slice, iteration time.Duration, checks int) uint32 {
 	return uint32(min(max(k, 1), abi.MaxPreemptEvery))
 }
 
-// amortize finds FLEP's amortizing factor L off line (§4.1: "trying different values from small to large"): the smallest, of powers
-// of two up to most, with which a kernel costs at most the ratio bound more than original. cost measures it with an L, in the unit
-// of original. amortize returns 0 if even most is above the bound.
+// amortize searches for FLEP's amortizing factor L off line (§4.1: "trying different values from
+// small to large"). It returns the smallest power of two up to most with which a kernel costs at
+// most the ratio bound more than original, or 0 if even most exceeds the bound. cost measures the
+// kernel with a given L, in the unit of original.
 func amortize(original, bound float64, most uint32, cost func(every uint32) (float64, error)) (uint32, error) {
 	for every := uint32(1); every <= min(most, abi.MaxPreemptEvery); every *= 2 {
 		c, err := cost(every)

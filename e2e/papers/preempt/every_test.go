@@ -19,11 +19,11 @@ func TestAdaptiveEvery(t *testing.T) {
 		want             uint32
 	}{
 		{1000 * us, us, 10, 100},       // ten checks in the slice's thousand iterations
-		{1000 * us, us, 20, 50},        // more checks: as printed, r·L/l, they would be fewer
-		{1000 * us, 50 * us, 10, 2},    // two of twenty iterations
-		{1000 * us, 200 * us, 10, 1},   // five iterations: at each one
+		{1000 * us, us, 20, 50},        // more checks; with the printed formula r·L/l there would be fewer
+		{1000 * us, 50 * us, 10, 2},    // twenty iterations: a check at every second one
+		{1000 * us, 200 * us, 10, 1},   // five iterations: a check at each
 		{1000 * us, 5000 * us, 10, 1},  // an iteration longer than the slice
-		{0, us, 10, 1}, {us, 0, 10, 1}, // nothing known: at each iteration
+		{0, us, 10, 1}, {us, 0, 10, 1}, // no estimate: a check at each iteration
 		{time.Hour, 1, 1, abi.MaxPreemptEvery}, // the limit of a launch
 	} {
 		if got := adaptiveEvery(c.slice, c.iteration, c.checks); got != c.want {

@@ -12,14 +12,15 @@ import (
 // share is how two kernels in endless loops shared the GPU under ffs.
 type share struct {
 	pair string
-	// parts are the high one's parts of what both used, a value for each window of the run.
+	// parts holds, for each window of the run, the fraction of the time used that the guest of
+	// higher weight got.
 	parts []float64
 	whole float64
-	lost  float64 // of the throughput
-	// Parts of the loss, of the whole time: the cost of evictions, the cost of the forms in the
-	// time that they do work, and the GPU's waits for the host.
+	lost  float64 // fraction of the throughput
+	// Components of the loss as fractions of the whole time: the cost of evictions, the cost of the
+	// forms while they do work, and the time the GPU waits for the host.
 	evictions, forms, host float64
-	turns                  int     // evictions
+	evictionCount          int     // evictions
 	bound                  float64 // max_overhead
 }
 
@@ -34,7 +35,7 @@ func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (
 	if err != nil {
 		return s, err
 	}
-	var useful, worked float64 // seconds of the originals, and of the forms
+	var useful, worked float64 // seconds of work in the original form and in the chosen form
 	programs := []*program{f.large[low], f.small[high]}
 	current := make([]*job, 2)
 	for i, p := range programs {
@@ -69,11 +70,11 @@ func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (
 	now, used := w.m.Now().Seconds(), last[0]+last[1]
 	s.evictions, s.forms, s.host = (used-worked)/now, (worked-useful)/now, 1-used/now
 	s.lost = 1 - useful/w.m.Now().Seconds()
-	s.turns = w.total
+	s.evictionCount = w.total
 	return s, nil
 }
 
-// figures13and14 are FLEP's FFS at 2:1.
+// figures13and14 computes FLEP's FFS at weights 2:1.
 func (f *flep) figures13and14(length time.Duration) ([]plot.Figure, []share, error) {
 	shares := plot.Figure{
 		Number: "FLEP 13", Lines: true, XLabel: "s", YLabel: "share",

@@ -12,13 +12,13 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// flepBenchmark is a row of FLEP's table 1, with a kernel of the corpus in its place.
+// flepBenchmark is a row of FLEP's table 1, with a kernel of the corpus in place of the paper's.
 type flepBenchmark struct {
 	name, kernel          string
 	large, small, trivial time.Duration
 }
 
-// table1 is FLEP's.
+// table1 is FLEP's table 1.
 var table1 = []flepBenchmark{
 	{"CFD", "euler", 11106 * time.Microsecond, 521 * time.Microsecond, 81 * time.Microsecond},
 	{"NN", "nearest", 15775 * time.Microsecond, 728 * time.Microsecond, 55 * time.Microsecond},
@@ -30,15 +30,15 @@ var table1 = []flepBenchmark{
 	{"VA", "vecadd", 30634 * time.Microsecond, 720 * time.Microsecond, 49 * time.Microsecond},
 }
 
-// flep is the suite: each benchmark's large and small input, in its original form and in the chosen
-// one.
+// flep is the suite: the large and the small input of each benchmark, in its original form and in
+// the chosen form.
 type flep struct {
 	subjects                     []subject
 	large, small                 []*program
 	largeOriginal, smallOriginal []*program
 }
 
-// index returns the place of a benchmark in table 1.
+// index returns a benchmark's index in table1.
 func index(name string) int {
 	for i, b := range table1 {
 		if b.name == name {
@@ -48,7 +48,7 @@ func index(name string) int {
 	panic("preemptbench: no benchmark " + name)
 }
 
-// newFLEP makes the suite of the given kernels. Others are left out.
+// newFLEP builds the suite from the given kernels and leaves out the benchmarks without one.
 func newFLEP(all map[string]subject, tries int) (*flep, error) {
 	f := &flep{}
 	for _, b := range table1 {
@@ -65,7 +65,7 @@ func newFLEP(all map[string]subject, tries int) (*flep, error) {
 			length = b.small
 		}
 		k := lasting(s.model, float64(length))
-		// Where the tuner leaves a short kernel as it is, it can't be evicted.
+		// If the tuner leaves a short kernel in its original form, it can't be evicted.
 		t := choose(k, s.threads, s.added, wanted)
 		return both{newProgram(b.name, k, t.form, tries), newProgram(b.name, k, blocks.Form{}, 0)}, nil
 	})
@@ -82,14 +82,15 @@ func newFLEP(all map[string]subject, tries int) (*flep, error) {
 // soon is how long after the first kernel of a co-run the next ones arrive.
 const soon = 20 * time.Microsecond
 
-// launchOf is a launch that is to arrive.
+// launchOf is a launch that will arrive.
 type launchOf struct {
 	p        *program
 	priority int
 	at       time.Duration
 }
 
-// corun runs launches, each of another guest, under a policy. All share one context, as under MPS.
+// corun runs launches, each of a different guest, under a policy. All share one context, as under
+// MPS.
 func corun(policy string, launches ...launchOf) ([]*job, error) {
 	w, err := newWorld(len(launches), options{policy: policy, seed: 1})
 	if err != nil {
@@ -104,7 +105,7 @@ func corun(policy string, launches ...launchOf) ([]*job, error) {
 	return jobs, nil
 }
 
-// alone returns how long a program takes by itself from arrival to end.
+// alone returns the time from arrival to end of a program that runs alone.
 func alone(p *program) (time.Duration, error) {
 	jobs, err := corun("fifo", launchOf{p: p})
 	if err != nil {
@@ -113,7 +114,7 @@ func alone(p *program) (time.Duration, error) {
 	return jobs[0].turnaround(), nil
 }
 
-// ranks returns a co-run's ANTT and STP (Eyerman, as FLEP §6.1 has it), against the originals
+// ranks returns a co-run's ANTT and STP (Eyerman, as in FLEP §6.1), relative to the originals
 // alone.
 func ranks(jobs []*job, originals []*program) (antt, stp float64, err error) {
 	for i, j := range jobs {
@@ -179,14 +180,14 @@ func (f *flep) figure8Run(low, high int, delay time.Duration) (u urgent, err err
 	}
 	u.baseline, u.latency, u.lowTurnround = mps[1].turnaround(), with[1].turnaround(), with[0].turnaround()
 	u.speedup = u.baseline.Seconds() / u.latency.Seconds()
-	if len(with[0].gone) > 0 {
-		u.evict = with[0].gone[0]
+	if len(with[0].latencies) > 0 {
+		u.evict = with[0].latencies[0]
 	}
 	u.bound = u.alone + u.evict // MPS switches no contexts
 	return u, nil
 }
 
-// figure8 is the speedup of high-priority kernels.
+// figure8 computes the speedup of high-priority kernels.
 func (f *flep) figure8() (plot.Figure, []urgent, error) {
 	fig := plot.Figure{
 		Number: "FLEP 8", YLabel: "speedup", Log: true, Columns: []string{"high_low", "hpf"},
@@ -212,7 +213,7 @@ func (f *flep) figure8() (plot.Figure, []urgent, error) {
 	return fig, runs, nil
 }
 
-// figure9 is how the speedup decays with the delay between the launches.
+// figure9 computes how the speedup decays with the delay between the launches.
 func (f *flep) figure9() (plot.Figure, error) {
 	pairs := [][2]string{{"NN", "SPMV"}, {"CFD", "VA"}, {"PF", "MM"}, {"PL", "MD"}}
 	fig := plot.Figure{
@@ -243,8 +244,8 @@ func (f *flep) figure9() (plot.Figure, error) {
 	return fig, nil
 }
 
-// equal runs launches of one priority. It returns by how much hpf improves ANTT over run to
-// completion and what it costs STP.
+// equal runs launches of equal priority. It returns the factor by which hpf improves ANTT over run
+// to completion, and the fraction of STP that hpf loses.
 func (f *flep) equal(policy string, long int, shorts ...int) (improvement, degradation float64, err error) {
 	launches := []launchOf{{p: f.large[long]}}
 	before, originals := []launchOf{{p: f.largeOriginal[long]}}, []*program{f.largeOriginal[long]}
@@ -255,7 +256,7 @@ func (f *flep) equal(policy string, long int, shorts ...int) (improvement, degra
 		originals = append(originals, f.smallOriginal[s])
 	}
 	if policy == "reorder" {
-		launches = before // no kernel is transformed
+		launches = before // reordering needs no transformed kernels
 	}
 	mps, err := corun("fifo", before...)
 	if err != nil {
@@ -273,11 +274,11 @@ func (f *flep) equal(policy string, long int, shorts ...int) (improvement, degra
 	if err != nil {
 		return 0, 0, err
 	}
-	// The throughput of all of it: how much longer it took.
-	return antt0 / antt1, 1 - span(mps).Seconds()/span(with).Seconds(), nil
+	// The throughput of the whole co-run: by how much its makespan grew.
+	return antt0 / antt1, 1 - makespan(mps).Seconds()/makespan(with).Seconds(), nil
 }
 
-// figures10and11 are pairs of equal priority.
+// figures10and11 run pairs of equal priority.
 func (f *flep) figures10and11() ([]plot.Figure, error) {
 	antt := plot.Figure{
 		Number: "FLEP 10", YLabel: "improvement", Log: true, Columns: []string{"pair", "hpf"},
@@ -312,7 +313,7 @@ func (f *flep) figures10and11() ([]plot.Figure, error) {
 	return []plot.Figure{antt, stp}, nil
 }
 
-// figure12 is triples: one large, two small, at random.
+// figure12 runs random triples of one large and two small kernels.
 func (f *flep) figure12() (plot.Figure, error) {
 	fig := plot.Figure{
 		Number: "FLEP 12", YLabel: "improvement", Log: true, Columns: []string{"triple", "hpf", "reordering"},

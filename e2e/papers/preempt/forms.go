@@ -9,14 +9,14 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// added is what a form's code issues beside the original's, in warp instructions'
-// time of an SM, for a block, a unit (or fetch) and a task.
+// added is what a form's code issues in addition to the original's, as issue time of an SM's warp
+// instructions, for a block, a unit (or fetch) and a task.
 type added struct{ block, unit, task float64 }
 
-// additions are what the forms add to a kernel.
+// additions holds the added cost of each form of a kernel.
 type additions map[abi.PreemptForm]added
 
-// form is a launch's choice as the model has it.
+// form converts a launch's form to the model's.
 func (a additions) form(p abi.Preempt) blocks.Form {
 	f := blocks.Form{Group: int(p.Group), Every: int(p.Every), Word: blocks.OwnLine}
 	switch p.Form {
@@ -32,20 +32,20 @@ func (a additions) form(p abi.Preempt) blocks.Form {
 	return f
 }
 
-// tuned is what the tuner that agents use makes of a kernel off line, when each launch
-// takes what the model says.
+// tuned is the choice that the agents' tuner makes for a kernel off line, if each launch takes as
+// long as the model says.
 type tuned struct {
 	choice abi.Preempt
 	form   blocks.Form
-	length float64 // ns, with the host's part
+	length float64 // ns, including the host's time
 }
 
-// hostTime is the host's time for each launch in a form that may leave: it has to find the launch
-// done before the channel continues, where an original is followed by the next launch at once.
-// guestagent/driver assumes the same.
+// hostTime is the host's time for each launch in an evictable form. The host must observe the end
+// of such a launch before the channel continues, whereas the next launch follows an original at
+// once. guestagent/driver assumes the same.
 const hostTime = 50e3 // ns
 
-// withHost returns how long a launch of a form takes that runs for so many ns.
+// withHost adds the host's time to a launch of form f that runs for length ns.
 func withHost(f blocks.Form, length float64) float64 {
 	if f.Kind == blocks.Original {
 		return length
@@ -53,8 +53,8 @@ func withHost(f blocks.Form, length float64) float64 {
 	return length + hostTime
 }
 
-// choose launches the kernel until the tuner has found its choice: within its own
-// bound of overhead, 2 %, or else within 5 %. Latency is what is wanted.
+// choose launches the kernel until the tuner has settled on a form: one within its own overhead
+// bound of 2 %, or else within 5 %. latency is the eviction latency wanted.
 func choose(k blocks.Kernel, threads uint32, a additions, latency time.Duration) tuned {
 	t := chooseWithin(k, threads, a, latency, 0)
 	if t.choice.Form == 0 {
@@ -70,7 +70,7 @@ func chooseWithin(k blocks.Kernel, threads uint32, a additions, latency time.Dur
 	}
 	t := tune.New(tune.Parameters{Latency: latency, Overhead: overhead}, forms)
 	lengths := map[abi.Preempt]float64{}
-	const most = 1000 // launches; it is settled after some tens
+	const most = 1000 // launches; the tuner settles after a few tens
 	r, err := t.Offline(tune.Shape{Tasks: k.Tasks, Threads: threads}, blocks.H100.Slots(k), most, func(c abi.Preempt) (time.Duration, error) {
 		if _, known := lengths[c]; !known {
 			lengths[c] = withHost(a.form(c), blocks.Duration(blocks.H100, k, a.form(c)))
@@ -85,15 +85,14 @@ func chooseWithin(k blocks.Kernel, threads uint32, a additions, latency time.Dur
 
 // The papers' own forms. Their code issues as much as our persistent form's.
 
-// basic is EffiSha's first form (§6.2): every thread reads the word in host memory
-// for each task.
+// basic is EffiSha's first form (§6.2): every thread reads the flag in host memory for each task.
 func (a additions) basic() blocks.Form { return a.papers(1, 1, blocks.HostMemoryAll) }
 
-// proxied is EffiSha's second (§6.3): a block copies the word to GPU memory, and
-// every thread reads it for each task.
+// proxied is EffiSha's second form (§6.3): a block copies the flag to GPU memory, and every thread
+// reads the copy for each task.
 func (a additions) proxied() blocks.Form { return a.papers(1, 1, blocks.Proxy) }
 
-// adaptive is EffiSha's third: it looks in every k-th iteration, ten times in a
+// adaptive is EffiSha's third form: a block checks the flag in every k-th iteration, ten times in a
 // slice.
 func (a additions) adaptive(k blocks.Kernel, slice time.Duration) blocks.Form {
 	f := a.proxied()
@@ -102,9 +101,9 @@ func (a additions) adaptive(k blocks.Kernel, slice time.Duration) blocks.Form {
 	return f
 }
 
-// amortized is FLEP's form (§4.1, figure 4b): one thread reads the word in host
-// memory once in L tasks, with the least L by which the kernel is less than 4 %
-// longer; the least bad of those tried where there is none.
+// amortized is FLEP's form (§4.1, figure 4b): one thread reads the flag in host memory once in L
+// tasks. L is the smallest value with which the kernel runs less than 4 % longer; if there is none,
+// it is the best of those tried.
 func (a additions) amortized(k blocks.Kernel) (f blocks.Form, length float64) {
 	original := blocks.Duration(blocks.H100, k, blocks.Form{})
 	length = math.Inf(1)
@@ -122,8 +121,8 @@ func (a additions) amortized(k blocks.Kernel) (f blocks.Form, length float64) {
 	return f, length
 }
 
-// ours is the papers' loop with our word: GPU memory that the mediator writes, one
-// reader, a line of its own.
+// ours is the papers' loop with this project's suspend word: it is in GPU memory, on a cache line
+// of its own, written by the mediator and read by one thread of a block.
 func (a additions) ours() blocks.Form { return a.papers(1, 1, blocks.OwnLine) }
 
 func (a additions) papers(group, every int, w blocks.Word) blocks.Form {
@@ -132,9 +131,9 @@ func (a additions) papers(group, every int, w blocks.Word) blocks.Form {
 	return f
 }
 
-// slicing is how long the kernel lasts in slices that are done, in the mean over
-// when somebody asks, as soon as the given latency says: launched one after the
-// other, so that each begins when the one before has ended (PKM, FLEP §6.5).
+// slicing returns how long the kernel runs in slices, each launched when the one before it has
+// ended (PKM, FLEP §6.5). The slices are so short that a request which arrives at a random moment
+// waits for latency ns on average.
 func slicing(k blocks.Kernel, latency float64) (length float64, tasks uint64) {
 	slice := lasting(k, max(2*(latency-blocks.H100.Gone), blocks.H100.Launch+1))
 	slice.Tasks = min(slice.Tasks, k.Tasks)

@@ -15,13 +15,13 @@ func fetched(group, every uint32) abi.Preempt {
 	return abi.Preempt{Form: abi.PreemptPersistent, Group: group, Every: every}
 }
 
-// done is the latency of kernels that were done before all their blocks had looked
-// again: that of their end, which says nothing.
+// done marks the latency of kernels that finished before all their blocks checked again. Such a
+// latency measures the end of the kernel, not an eviction.
 var done = math.NaN()
 
-// h100Runs are measurements of the transformation's forms and of the papers' ways to
-// look for the evict word on an H100: medians of 7 runs and 12 evictions, and of 1 to
-// 3 and 3 to 5 where the word is not the usual one.
+// h100Runs are measurements on an H100 of the transformation's forms and of the papers' ways to
+// check the evict word. They are medians of 7 runs and 12 evictions; where the word is not the
+// usual one, of 1 to 3 runs and 3 to 5 evictions.
 var h100Runs = []onGPU{
 	{"vecadd", 1166.1, 1 << 20, once, []lineOnGPU{
 		{single(), blocks.OwnLine, 7.86, 524.1},

@@ -20,8 +20,7 @@ func main() {
 	}
 }
 
-// run does all experiments, prints them, and writes them to dir unless that is
-// empty.
+// run does all experiments and prints them. It also writes them to dir unless dir is empty.
 func run(w io.Writer, dir string) error {
 	r, err := everything(whole)
 	if err != nil {

@@ -8,30 +8,29 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// measured is a form of one kernel as an H100 had it (docs/results/preemption-on-h100.md):
-// how much longer the kernel took, in per cent, and how long leaving took, in µs. What
-// was not measured is NaN.
+// measured is a form of one kernel as measured on an H100 (docs/results/preemption-on-h100.md): the
+// overhead in per cent and the eviction latency in µs. A value that was not measured is NaN.
 type measured struct {
 	form     blocks.Form
 	name     string
 	overhead float64
 	latency  float64
-	// set means that this line's overhead set a cost of the model, so that it proves nothing. Of
-	// the latencies, those of vector addition's early exit and of the stencil's first persistent
-	// form set one each.
+	// set means that this line's overhead was used to fit a cost of the model, so that it proves
+	// nothing. Of the latencies, two were used for one cost each: those of vector addition's early
+	// exit and of the stencil's first persistent form.
 	set bool
 }
 
-// noted is a kernel of those notes.
-type noted struct {
+// notedKernel is a kernel of those notes.
+type notedKernel struct {
 	name     string
 	model    blocks.Kernel
 	original float64 // µs
-	// left is which part of the kernel was done when it was asked to leave: the
-	// notes say for vector addition that 900,000 of 1,048,576 blocks were still to
-	// drain, and nothing for the others.
-	left  [2]float64
-	lines []measured
+	// evictedAt is the range of the fraction of the kernel that was done at its eviction. For vector
+	// addition the notes say that 900,000 of 1,048,576 blocks remained; for the others they say
+	// nothing.
+	evictedAt [2]float64
+	lines     []measured
 }
 
 func persistent(chunk, every int, w blocks.Word) blocks.Form {
@@ -42,11 +41,10 @@ func early(group int, w blocks.Word) blocks.Form {
 	return blocks.Form{Kind: blocks.EarlyExit, Group: group, Word: w}
 }
 
-// notes are the kernels that the model must get right: two that the memory bounds,
-// and one of arithmetic. What each of their tasks takes is set by the original's
-// length, and for the stencil by two lines more; all else is the GPU's costs, the
-// same for all three.
-func notes() []noted {
+// notes returns the kernels that the model must predict correctly: two bound by memory and one by
+// arithmetic. The time of their tasks is fitted to the original's length, and for the stencil to
+// two more lines. All other costs are the GPU's, the same for all three.
+func notes() []notedKernel {
 	nan := math.NaN()
 	times := func(n float64) float64 { return 100 * (n - 1) }
 	memory := []blocks.Form{
@@ -69,28 +67,28 @@ func notes() []noted {
 		}
 		return all
 	}
-	return []noted{
+	return []notedKernel{
 		{
 			// 8 warps of some 14 instructions; 2 loads and a store of 1 KiB each.
-			name: "vector add", original: 1160, left: [2]float64{0.08, 0.20},
+			name: "vector add", original: 1160, evictedAt: [2]float64{0.08, 0.20},
 			model: blocks.Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 18, Latency: 300, Bytes: 3072},
 			lines: lines(
 				[]float64{times(880), times(14), 162, 28, 2.0, -1.8, 147, 7.8, -2.2, -2.8},
 				[]float64{967, nan, nan, 8.4, 11.1, 21.3, 2067, 481, 64, 34}, 0, 2, 3, 4, 6, 7, 9),
 		},
 		{
-			// Each point is read once from memory and written once.
-			name: "stencil", original: 1069, left: [2]float64{0.08, 0.20},
+			// Each point is read from memory once and written once.
+			name: "stencil", original: 1069, evictedAt: [2]float64{0.08, 0.20},
 			model: blocks.Kernel{Tasks: 1 << 20, PerSM: 8, Warps: 8, Issue: 40, Latency: 340, Bytes: 2048, Setup: 195},
 			lines: lines(
 				[]float64{times(960), times(15), nan, 39, -5.2, -10.7, 175, 17, -10.6, -10.2},
 				[]float64{972, nan, nan, 8.1, 10.6, 18.9, 2117, 527, 52, 33}, 4, 8),
 		},
 		{
-			// No block looks twice where it does each 64th task, and yet that costs 32 %: the
-			// 1,056 first looks over the bus take 1,033 µs one after the other, and SMs
-			// don't get on until all of theirs are back.
-			name: "n-body", original: 2850, left: [2]float64{0.05, 0.90},
+			// With 64 tasks in a unit no block checks twice, yet checking costs 32 %: the 1,056
+			// first reads over the bus take 1,033 µs one after the other, and an SM makes no
+			// progress until all of its reads have returned.
+			name: "n-body", original: 2850, evictedAt: [2]float64{0.05, 0.90},
 			model: blocks.Kernel{Tasks: 8192, PerSM: 8, Warps: 8, Issue: 44_500},
 			lines: lines(
 				[]float64{times(3.2), 32, nan, 0.4, 4.5, 115, 0.03, 0.03, 7.6, 29},
@@ -99,14 +97,14 @@ func notes() []noted {
 	}
 }
 
-// product is the notes' fourth kernel, the tiled matrix product, of which nothing was
-// fitted: what a task issues is set by the original's length, as for all kernels, and
-// the costs by the others. That a loop around the body costs 22 to 25 % there, whatever
-// the loop does, is what the assembler makes of it, and not in the model.
-func product() noted {
+// product returns the notes' fourth kernel, the tiled matrix product, to which nothing was fitted.
+// As for all kernels, the time of its tasks comes from the original's length; the costs come from
+// the other kernels. A loop around the body costs 22 to 25 % on the H100 whatever the loop does.
+// The assembler causes that, and the model does not have it.
+func product() notedKernel {
 	nan := math.NaN()
-	k := noted{
-		name: "matrix product", original: 16_816, left: [2]float64{0.05, 0.90},
+	k := notedKernel{
+		name: "matrix product", original: 16_816, evictedAt: [2]float64{0.05, 0.90},
 		model: blocks.Kernel{Tasks: 1 << 16, PerSM: 8, Warps: 8, Issue: 33_790},
 	}
 	for i, l := range notes()[0].lines {
@@ -118,34 +116,34 @@ func product() noted {
 	return k
 }
 
-// held is a line of the notes beside what the model makes of it.
-type held struct {
+// comparison is a line of the notes with the model's prediction.
+type comparison struct {
 	measured
 	overheadModel, latencyModel float64
 }
 
-// hold runs the model for each of a kernel's lines, with n evictions each.
-func (k *noted) hold(n int) (original float64, all []held) {
+// compare runs the model for each of a kernel's lines, with n evictions each.
+func (k *notedKernel) compare(n int) (original float64, all []comparison) {
 	original = blocks.Duration(blocks.H100, k.model, blocks.Form{}) / 1000
 	for _, m := range k.lines {
-		h := held{measured: m, latencyModel: math.NaN()}
+		h := comparison{measured: m, latencyModel: math.NaN()}
 		h.overheadModel = 100 * (blocks.Duration(blocks.H100, k.model, m.form)/1000/original - 1)
 		if !math.IsNaN(m.latency) {
-			h.latencyModel = blocks.Quantile(blocks.Evictions(blocks.H100, k.model, m.form, k.left[0], k.left[1], n), 0.5) / 1000
+			h.latencyModel = blocks.Quantile(blocks.Evictions(blocks.H100, k.model, m.form, k.evictedAt[0], k.evictedAt[1], n), 0.5) / 1000
 		}
 		all = append(all, h)
 	}
 	return original, all
 }
 
-// tie is by how many points forms may differ on the H100 and be in either order here: repeated runs
-// differ by as much.
+// tie is the difference in percentage points below which the order of two forms does not matter.
+// Repeated runs on the H100 differ by as much.
 const tie = 1.5
 
-// misordered are the pairs of forms, the original among them, that the model has
-// in another order than the H100.
-func misordered(all []held) (pairs []string) {
-	all = append([]held{{measured: measured{name: "original"}}}, all...)
+// misordered returns the pairs of forms, including the original, that the model orders differently
+// from the H100.
+func misordered(all []comparison) (pairs []string) {
+	all = append([]comparison{{measured: measured{name: "original"}}}, all...)
 	for i, a := range all {
 		for _, b := range all[i+1:] {
 			if math.IsNaN(a.overhead) || math.IsNaN(b.overhead) {
@@ -161,8 +159,8 @@ func misordered(all []held) (pairs []string) {
 	return pairs
 }
 
-// slow are the forms whose eviction latency is off by more than a factor of two.
-func slow(all []held) (lines []string) {
+// slow returns the forms whose eviction latency is off by more than a factor of two.
+func slow(all []comparison) (lines []string) {
 	for _, h := range all {
 		if math.IsNaN(h.latency) {
 			continue
@@ -176,12 +174,12 @@ func slow(all []held) (lines []string) {
 
 // agreement is how well the model agrees with a real GPU.
 type agreement struct {
-	pairs, misordered int // of one kernel's forms that are apart by more than a tie
-	latencies, off    int // of evictions, and those off by more than a factor of two
+	pairs, misordered int // pairs of one kernel's forms that differ by more than a tie
+	latencies, off    int // eviction latencies, and those off by more than a factor of two
 }
 
-// agree counts how far the lines of one kernel are like the model.
-func agree(all []held) agreement {
+// agree compares the lines of one kernel with the model.
+func agree(all []comparison) agreement {
 	a := agreement{misordered: len(misordered(all)), off: len(slow(all))}
 	overheads := []float64{0} // the original's
 	for _, h := range all {
@@ -202,17 +200,17 @@ func agree(all []held) agreement {
 	return a
 }
 
-// String says it in a line.
+// String summarizes the agreement in one line.
 func (a agreement) String() string {
 	return fmt.Sprintf("of %d pairs of one kernel's forms that are more than %.1f points apart, %d are in the same order; %d of %d latencies are off by more than a factor of two",
 		a.pairs, tie, a.pairs-a.misordered, a.off, a.latencies)
 }
 
-// notesFigures are the notes' tables with the model's beside them, those to which it
-// was fitted first, and how far it is like the last.
+// notesFigures returns the notes' tables with the model's predictions, those of the fitted kernels
+// first, and the agreement of the last one, to which nothing was fitted.
 func notesFigures(evictions int) (figures []plot.Figure, unfitted agreement) {
 	for _, k := range append(notes(), product()) {
-		original, all := k.hold(evictions)
+		original, all := k.compare(evictions)
 		unfitted = agree(all)
 		f := plot.Figure{
 			Number: "0, " + k.name, Title: "What forms cost on an H100 and in the model; eviction latency", Log: true,

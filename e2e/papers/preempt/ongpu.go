@@ -9,23 +9,23 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// h200 is the H100's model with the H200's memory: 4.8 TB/s where that has 3.35
-// (the vendor's figures).
+// h200 is the H100's model with the H200's memory bandwidth: 4.8 TB/s instead of 3.35 (the vendor's
+// figures).
 var h200 = func() blocks.Costs {
 	c := blocks.H100
 	c.Bandwidth *= 4.8 / 3.35
 	return c
 }()
 
-// onGPU is what transformed kernels cost on a real GPU, by e2e/papers/preempt/gpu
-// (docs/results/preempt-gpu.md): per cent more than the original, and the median
-// latency of some evictions in µs.
+// onGPU is the cost of a transformed kernel on a real GPU as measured by e2e/papers/preempt/gpu
+// (docs/results/preempt-gpu.md): the overhead in per cent and the median latency of some evictions
+// in µs.
 type onGPU struct {
 	kernel   string // of the corpus
 	original float64
 	tasks    uint64
-	// times is how many times as much a task does as in the corpus' case that
-	// the model's kernel is made of: its loop's length.
+	// times returns the ratio of a task's work, which is its loop's length, to that in the corpus'
+	// case from which the model's kernel is derived.
 	times func(s subject) float64
 	lines []lineOnGPU
 }
@@ -36,7 +36,7 @@ type lineOnGPU struct {
 	overhead, latency float64
 }
 
-// String names the form, and the word where it is not the usual one.
+// String names the form, and the word if it is not the usual one.
 func (l lineOnGPU) String() string {
 	text := fmt.Sprintf("%v %d", l.choice.Form, l.choice.Group)
 	if l.choice.Every > 1 {
@@ -58,13 +58,13 @@ func h200Lines(single, coarse8, coarse32, persistent1, persistent4, persistent16
 	}
 }
 
-// How many times as much a task does as the corpus' case's.
+// Ratios of a task's work to that in the corpus' case.
 func once(subject) float64        { return 1 }
 func ofProduct(s subject) float64 { return 4096 / (16 * math.Sqrt(float64(s.tasks))) }
 func ofBodies(s subject) float64  { return 8192 / (128 * float64(s.tasks)) }
 
-// h200Runs are the measurements. The latencies of kernels that were done before all
-// their blocks had looked again are those of their end, and say nothing.
+// h200Runs are the measurements on an H200. The latency of a kernel that finished before all its
+// blocks checked again measures its end, not an eviction.
 var h200Runs = []onGPU{
 	{"vecadd", 950.8, 1 << 20, once, h200Lines(
 		[2]float64{19.10, 530.7}, [2]float64{-6.36, 72.5}, [2]float64{-6.21, 32.9},
@@ -80,9 +80,8 @@ var h200Runs = []onGPU{
 		[2]float64{-0.88, 1130.5}, [2]float64{6.17, math.NaN()}, [2]float64{321.53, math.NaN()})},
 }
 
-// h200Figure holds the model, with the corpus' kernels by the soft GPU's cost model
-// and the transformation as it is, against those measurements. Nothing was fitted
-// to them.
+// h200Figure compares the model with those measurements. The kernels are the corpus', with the soft
+// GPU's cost model and the present transformation. Nothing was fitted to the measurements.
 func h200Figure(all map[string]subject) (plot.Figure, agreement) {
 	return besideModel(plot.Figure{
 		Number:  "0, H200",
@@ -91,7 +90,7 @@ func h200Figure(all map[string]subject) (plot.Figure, agreement) {
 	}, h200, h200Runs, all)
 }
 
-// h100Figure does the same with an H100's, and with the papers' ways to look for the
+// h100Figure does the same with measurements on an H100, and includes the papers' ways to check the
 // evict word.
 func h100Figure(all map[string]subject) (plot.Figure, agreement) {
 	return besideModel(plot.Figure{
@@ -101,7 +100,7 @@ func h100Figure(all map[string]subject) (plot.Figure, agreement) {
 	}, blocks.H100, h100Runs, all)
 }
 
-// besideModel fills a figure with measurements of a GPU and what the model has for it.
+// besideModel fills a figure with measurements of a GPU and the model's predictions.
 func besideModel(f plot.Figure, costs blocks.Costs, runs []onGPU, all map[string]subject) (plot.Figure, agreement) {
 	f.Log, f.YLabel, f.Paper = true, "relative length, or µs", "measured, docs/results/preempt-gpu.md"
 	var sum agreement

@@ -21,7 +21,7 @@ func geomean(rows []plot.Row, column int) float64 {
 	return stat.GeometricMean(values, nil)
 }
 
-// worst returns the largest value of a column, and the name of its row.
+// worst returns the largest value of a column and the name of its row.
 func worst(rows []plot.Row, column int) (v float64, name string) {
 	v = math.Inf(-1)
 	for _, r := range rows {
@@ -39,7 +39,7 @@ func p50(k blocks.Kernel, f blocks.Form) float64 {
 	return blocks.Quantile(blocks.Evictions(blocks.H100, k, f, 0.05, 0.95, 12), 0.5)
 }
 
-// figure10 compares what forms cost kernels that are not evicted.
+// figure10 compares the cost of the forms in kernels that are not evicted.
 func (e *effisha) figure10() (plot.Figure, error) {
 	f := plot.Figure{
 		Number: "EffiSha 10", Title: "Transformation overhead: length relative to the original's", Log: true, YLabel: "relative length",
@@ -77,7 +77,7 @@ func (e *effisha) figure10() (plot.Figure, error) {
 	return f, nil
 }
 
-// figure11 is kernel slicing for several responses.
+// figure11 computes the cost of kernel slicing for several response times.
 func (e *effisha) figure11() (plot.Figure, error) {
 	f := plot.Figure{
 		Number: "EffiSha 11", Title: "Overhead of kernel slicing by response time, per cent", YLabel: "overhead, %",
@@ -89,7 +89,7 @@ func (e *effisha) figure11() (plot.Figure, error) {
 		original := blocks.Duration(blocks.H100, k, blocks.Form{})
 		r := plot.Row{Name: table3[i].name}
 		for _, response := range []float64{1e6, 5e5, 2.5e5, 1.25e5, 6.25e4} {
-			// A response of so much at worst: the slice that has just begun.
+			// The worst response time is the length of a slice that has just begun.
 			length, _ := slicing(k, response/2+blocks.H100.Gone)
 			r.Values = append(r.Values, percent(length/original))
 		}
@@ -113,7 +113,7 @@ func (e *effisha) figure11() (plot.Figure, error) {
 	return f, nil
 }
 
-// figure13 is the latency of evictions.
+// figure13 computes the latency of evictions.
 func (e *effisha) figure13() (plot.Figure, error) {
 	f := plot.Figure{
 		Number: "EffiSha 13", Title: "Preemption latency of each kernel, median, µs", Log: true, YLabel: "µs",
@@ -150,9 +150,10 @@ func (e *effisha) figure13() (plot.Figure, error) {
 	return f, nil
 }
 
-// tellers compares who tells the kernel (EffiSha §6.2, §6.3, and the mediator's
-// own write), all else alike: blocks that stay, one task a fetch, a look at each.
-func (e *effisha) tellers() (plot.Figure, error) {
+// signals compares the ways to signal an eviction to the kernel: those of EffiSha §6.2 and §6.3,
+// and the mediator's own write. Everything else is alike: persistent blocks, one task a fetch, a
+// check at each.
+func (e *effisha) signals() (plot.Figure, error) {
 	f := plot.Figure{
 		Number: "EffiSha 10, who tells", Title: "Who tells the kernel: relative length, and median latency in µs; one task a fetch, a look at each", Log: true,
 		Paper:   "§6.3: plain up to 100 times slower (Triad), a proxy leaves 15 %; preemption-on-h100.md: host memory 880 to 960 times for short tasks, GPU memory written by the host +28 to +39 %",

@@ -13,10 +13,10 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// figure7 is how well durations are foreseen: "for each kernel, we use 100 randomly
-// generated data inputs" (FLEP §4.2), here grids from the small to the large
-// input's, with what a task costs drawn from cases of so many seeds; and then
-// small and large inputs of seeds that the model has not seen.
+// figure7 computes the error of predicted durations: "for each kernel, we use 100 randomly
+// generated data inputs" (FLEP §4.2). Here the inputs are grids between the small and the large
+// input's, with a task's cost drawn from cases of the given number of seeds. The predictions are
+// tested on small and large inputs of seeds that the model has not seen.
 func (f *flep) figure7(training, seeds int) (plot.Figure, error) {
 	fig := plot.Figure{
 		Number: "FLEP 7", YLabel: "error, %", Columns: []string{"kernel", "mean error", "on small inputs", "on large inputs"},

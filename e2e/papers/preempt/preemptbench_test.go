@@ -18,13 +18,13 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// The model has the forms in the order that an H100 had them in, and their
-// eviction latencies within a factor of two. What looks over the bus cost, which is
-// most of all, it has nearly to the point.
+// TestNotes tests that the model orders the forms as an H100 does and predicts their eviction
+// latencies within a factor of two. The cost of checks over the bus, the largest of all, must agree
+// within a few points.
 func TestNotes(t *testing.T) {
 	for _, k := range notes() {
 		t.Run(k.name, func(t *testing.T) {
-			original, all := k.hold(5)
+			original, all := k.compare(5)
 			if off := original/k.original - 1; off < -0.03 || off > 0.03 {
 				t.Errorf("the original takes %.0f µs, and %.0f on an H100", original, k.original)
 			}
@@ -46,9 +46,9 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Comparisons find what is wrong.
+// TestComparisons tests that the comparisons detect a wrong model.
 func TestComparisons(t *testing.T) {
-	all := []held{
+	all := []comparison{
 		{measured{name: "a", overhead: 10, latency: 10}, 20, 19},
 		{measured{name: "b", overhead: 11, latency: 10}, 15, 21},
 		{measured{name: "c", overhead: 30, latency: 10}, 18, 4},
@@ -61,8 +61,8 @@ func TestComparisons(t *testing.T) {
 	}
 }
 
-// With the forms that the tuner chooses, the transformed kernels are hardly longer
-// than the originals, and slices of the same latency are.
+// TestChosenForms tests that transformed kernels run hardly longer than the originals in the forms
+// that the tuner chooses, unlike slices of the same latency.
 func TestChosenForms(t *testing.T) {
 	all, err := studies("bfs", "euler", "triad", "vecadd")
 	if err != nil {
@@ -70,7 +70,7 @@ func TestChosenForms(t *testing.T) {
 	}
 	for name, s := range all {
 		for form, n := range s.added {
-			// Looking and looping issues some instructions a warp, and not hundreds.
+			// Checking and looping issue some tens of instructions a warp, not hundreds.
 			if each := (n.unit + n.task) / float64(s.model.Warps); each < 10 || each > 100 {
 				t.Errorf("%s, %v: %.0f cycles a warp more", name, form, each)
 			}
@@ -100,8 +100,8 @@ func TestChosenForms(t *testing.T) {
 	}
 }
 
-// An urgent kernel waits for the eviction and a context switch and nothing else,
-// and guests of weights 2 and 1 share the GPU so.
+// TestUrgentAndFair tests that an urgent kernel waits only for the eviction and a context switch,
+// and that guests of weights 2 and 1 share the GPU 2:1.
 func TestUrgentAndFair(t *testing.T) {
 	all, err := studies("nearest", "matmul")
 	if err != nil {
@@ -125,8 +125,8 @@ func TestUrgentAndFair(t *testing.T) {
 			t.Errorf("%s: %.2f %s, at most %g (%s)", target.Name, target.Reached, target.Unit, target.Limit, target.Where)
 		}
 	}
-	if s.turns == 0 || s.lost > 0.13 {
-		t.Errorf("%d evictions, %.1f %% lost", s.turns, 100*s.lost)
+	if s.evictionCount == 0 || s.lost > 0.13 {
+		t.Errorf("%d evictions, %.1f %% lost", s.evictionCount, 100*s.lost)
 	}
 	u, err := f.figure8Run(low, high, soon)
 	if err != nil {
@@ -148,19 +148,19 @@ func TestUrgentAndFair(t *testing.T) {
 	}
 }
 
-// fixed is a program with an eviction of one kind.
+// fixed returns a program whose evictions are all alike.
 func fixed(name string, length, latency time.Duration) *program {
 	p := &program{
 		name: name, kernel: blocks.Kernel{Tasks: 1000, PerSM: 8}, form: blocks.Form{Kind: blocks.EarlyExit, Group: 1},
 		alone: length, length: length, cost: latency,
 	}
-	for i := range p.leavings {
-		p.leavings[i] = []leaving{{latency: latency}}
+	for i := range p.evictions {
+		p.evictions[i] = []eviction{{latency: latency}}
 	}
 	return p
 }
 
-// A kernel that is evicted does the rest later, and no more.
+// TestWorld tests that an evicted kernel does the rest of its work later, and no more than that.
 func TestWorld(t *testing.T) {
 	const ms = time.Millisecond
 	w, err := newWorld(2, options{policy: "piv", switching: contextSwitch})
@@ -176,7 +176,7 @@ func TestWorld(t *testing.T) {
 	if want := react + long.cost + contextSwitch + short.length; urgent.turnaround() != want {
 		t.Errorf("the urgent kernel takes %v, want %v", urgent.turnaround(), want)
 	}
-	// The time to leave does no work here, and the rest is launched anew.
+	// The kernel does no work while it leaves, and the rest is launched anew.
 	lost := long.cost + time.Duration(blocks.H100.Launch)
 	if got := batch.used - long.length; batch.evictions != 1 || got < lost-2*time.Microsecond || got > lost+2*time.Microsecond {
 		t.Errorf("%d evictions, and executed for %v more than alone, want %v", batch.evictions, got, lost)
@@ -187,8 +187,8 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// The report names each figure and target, the page is well-formed, and the JSON
-// can be read again.
+// TestWrite tests that the report names each figure and target, that the page is well-formed, and
+// that the JSON can be read back.
 func TestWrite(t *testing.T) {
 	r := &report{
 		Model:   "a model",

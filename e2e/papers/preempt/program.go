@@ -12,29 +12,28 @@ type program struct {
 	name   string
 	kernel blocks.Kernel
 	form   blocks.Form
-	alone  time.Duration // the original, by itself
-	length time.Duration // the form, by itself
-	// leavings are simulated evictions, by the part of the kernel that is done.
-	leavings [parts][]leaving
-	cost     time.Duration // mean cost of an eviction, with the launch after it
+	alone  time.Duration // run time of the original alone
+	length time.Duration // run time of the form alone
+	// evictions are simulated evictions, indexed by the part of the kernel that is done.
+	evictions [parts][]eviction
+	cost      time.Duration // mean cost of an eviction, including the relaunch
 }
 
-// parts is how finely evictions are told apart by what is done, and often how many
-// are simulated for each: 50 runs in all, as in FLEP §4.2.
 const (
-	// parts is how many parts of the kernel evictions are told apart by, and often how many are
-	// simulated for each: 50 runs in all, as in FLEP §4.2.
+	// Evictions are simulated at so many points of a kernel (parts), and so often at each (often):
+	// 50 runs in all, as in FLEP §4.2.
 	parts = 5
 	often = 10
 )
 
-// leaving is the result of one eviction.
-type leaving struct {
+// eviction is the result of one eviction.
+type eviction struct {
 	latency time.Duration
-	gain    float64 // the part of the kernel that was done meanwhile
+	gain    float64 // fraction of the kernel that was done while it left
 }
 
-// newProgram simulates a kernel in its form, alone and evicted, so many times for each part.
+// newProgram simulates a kernel in form f, alone and evicted, with the given number of tries for
+// each part.
 func newProgram(name string, k blocks.Kernel, f blocks.Form, tries int) *program {
 	p := &program{
 		name: name, kernel: k, form: f,
@@ -45,11 +44,11 @@ func newProgram(name string, k blocks.Kernel, f blocks.Form, tries int) *program
 		return p
 	}
 	var sum time.Duration
-	for i := range p.leavings {
+	for i := range p.evictions {
 		low, high := float64(i)/parts, float64(i+1)/parts
 		for _, l := range blocks.Evictions(blocks.H100, k, f, low, high, tries) {
-			v := leaving{latency: time.Duration(l.Latency), gain: float64(l.After-l.Done) / float64(k.Tasks)}
-			p.leavings[i] = append(p.leavings[i], v)
+			v := eviction{latency: time.Duration(l.Latency), gain: float64(l.After-l.Done) / float64(k.Tasks)}
+			p.evictions[i] = append(p.evictions[i], v)
 			sum += v.latency - time.Duration(v.gain*float64(p.length))
 		}
 	}
@@ -57,17 +56,17 @@ func newProgram(name string, k blocks.Kernel, f blocks.Form, tries int) *program
 	return p
 }
 
-// evictable reports whether the form leaves when told.
+// evictable reports whether the form can be evicted.
 func (p *program) evictable() bool { return p.form.Kind != blocks.Original }
 
-// rest returns how long the form runs to do the given part of the kernel.
+// rest returns how long the form runs to do the given fraction of the kernel.
 func (p *program) rest(part float64) time.Duration {
 	launch := time.Duration(blocks.H100.Launch)
 	return launch + time.Duration(part*float64(p.length-launch))
 }
 
-// leave draws the result of an eviction when that part is done.
-func (p *program) leave(done float64, r *rand.Rand) leaving {
-	ways := p.leavings[min(int(done*parts), parts-1)]
+// sampleEviction returns a random result of an eviction when the given fraction is done.
+func (p *program) sampleEviction(done float64, r *rand.Rand) eviction {
+	ways := p.evictions[min(int(done*parts), parts-1)]
 	return ways[r.IntN(len(ways))]
 }

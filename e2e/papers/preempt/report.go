@@ -15,23 +15,23 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// report is all results.
+// report holds all results.
 type report struct {
 	Model   string        `json:"model"`
 	Targets []target      `json:"targets"`
 	Figures []plot.Figure `json:"figures"`
-	// Partial are kernels for which not all forms are offered, with the reason.
+	// Partial lists the kernels for which the transformation does not offer all forms.
 	Partial []partial `json:"partial"`
 }
 
-// partial is a kernel for which not all forms are offered.
+// partial is a kernel for which the transformation does not offer all forms, with the reason.
 type partial struct {
 	Kernel string `json:"kernel"`
 	Forms  string `json:"forms"`
 	Reason string `json:"reason"`
 }
 
-// partly finds them in the corpus.
+// partly returns the corpus' kernels for which the transformation does not offer all forms.
 func partly(all map[string]subject) (list []partial) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		s := all[name]
@@ -50,18 +50,18 @@ func partly(all map[string]subject) (list []partial) {
 	return list
 }
 
-// scale is how much of the experiments is done: all, or what a test has time for.
+// scale is the size of the experiments: the full size, or a smaller one for tests.
 type scale struct {
 	notes    int           // evictions for each line of the notes
 	grids    time.Duration // how long the corpus' grids are
-	launches int           // of figure 9, each kernel
+	launches int           // of each kernel in figure 9
 	ffs      time.Duration // of figures 13 and 14
-	seeds    int           // of urgent latencies, each pair
+	seeds    int           // of each pair for urgent latencies
 }
 
 var whole = scale{notes: 31, grids: 10 * time.Millisecond, launches: 1000, ffs: 4 * time.Second, seeds: 8}
 
-// everything does the experiments.
+// everything runs all experiments.
 func everything(s scale) (*report, error) {
 	r := &report{Model: "results of a model: package blocks with the costs of an H100 SXM, kernels' costs by the soft GPU's cost model"}
 	all, err := studies()
@@ -102,7 +102,7 @@ func (r *report) effisha(all map[string]subject, s scale) error {
 	return r.add(
 		func() ([]plot.Figure, error) { f, err := e.figure9(s.launches); return []plot.Figure{f}, err },
 		func() ([]plot.Figure, error) { f, err := e.figure10(); return []plot.Figure{f}, err },
-		func() ([]plot.Figure, error) { f, err := e.tellers(); return []plot.Figure{f}, err },
+		func() ([]plot.Figure, error) { f, err := e.signals(); return []plot.Figure{f}, err },
 		func() ([]plot.Figure, error) { f, err := e.figure11(); return []plot.Figure{f}, err },
 		func() ([]plot.Figure, error) { f, err := e.figure13(); return []plot.Figure{f}, err },
 		e.schedule,

@@ -10,21 +10,20 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// A third of the SMs is what a trivial kernel needs: "if the GPU has 15 SMs […] the
-// trivial input may only create 40 CTAs and only needs 5 SMs" (FLEP §6.1).
+// third is the number of SMs that a trivial kernel needs, a third of the GPU's: "if the GPU has 15
+// SMs […] the trivial input may only create 40 CTAs and only needs 5 SMs" (FLEP §6.1).
 const third = 44
 
-// onSMs is how long k lasts in form f on so many SMs, the memory being the GPU's.
+// onSMs returns how long k runs in form f on the given number of SMs with the whole GPU's memory
+// bandwidth.
 func onSMs(k blocks.Kernel, f blocks.Form, sms int) float64 {
 	c := blocks.H100
 	c.SMs = sms
 	return blocks.Duration(c, k, f)
 }
 
-// loop is the form for spatial eviction: blocks that stay. Freed SMs of an early
-// exit would only drain what is left of the grid.
-//
-// A kernel that cannot stay has none.
+// loop returns the form for spatial eviction, a persistent one. An early exit's freed SMs would
+// only drain the rest of the grid. It returns the zero form if the kernel has no persistent form.
 func (s *subject) loop(k blocks.Kernel) blocks.Form {
 	if _, ok := s.added[abi.PreemptPersistent]; !ok {
 		return blocks.Form{}
@@ -40,10 +39,10 @@ func (s *subject) loop(k blocks.Kernel) blocks.Form {
 	return best
 }
 
-// sideBySide is how long A and a trivial B take together when B comes after a part
-// of A: A evicted from all SMs or from those that B needs, and launched again there
-// when B is done. The kernel's own rates, alone and on the other SMs, are the
-// model's; what B and A do to one another's memory is not modelled.
+// sideBySide returns how long A and a trivial B take together if B arrives after a part of A: with
+// A evicted from all SMs (temporal), or only from the SMs that B needs (spatial), and launched
+// there again when B is done. A's rates, alone and on the other SMs, are the model's. The effect of
+// A and B on each other's memory accesses is not modelled.
 func sideBySide(a blocks.Kernel, f blocks.Form, b, part float64) (temporal, spatial float64) {
 	whole := blocks.Duration(blocks.H100, a, f) - blocks.H100.Launch
 	less := onSMs(a, f, blocks.H100.SMs-third) - blocks.H100.Launch
@@ -62,20 +61,19 @@ func sideBySide(a blocks.Kernel, f blocks.Form, b, part float64) (temporal, spat
 	latency, gain := mean(0)
 	temporal = before + latency + launch + b + launch + max(1-part-gain, 0)*whole
 
-	// Until the SMs are free the others go on; while B runs, A does on the rest.
+	// A continues on all other SMs until B's SMs are free, and on the rest while B runs.
 	latency, _ = mean(third)
 	left := 1 - part - latency/whole*(1-0.5*third/float64(blocks.H100.SMs))
 	left -= (launch + b) / less
 	if left < 0 {
-		// A is over before B.
+		// A ends before B.
 		return temporal, before + latency + launch + b
 	}
 	return temporal, before + latency + launch + b + launch + left*whole
 }
 
-// figure15 is what preemption costs where all SMs are left and where only those that
-// are needed are, as FLEP §6.1 defines the cost: how much longer both kernels take
-// together than one after the other.
+// figure15 computes the cost of preemption from all SMs and from only those that are needed. The
+// cost is FLEP's (§6.1): how much longer both kernels take together than one after the other.
 func (f *flep) figure15() (plot.Figure, error) {
 	fig := plot.Figure{
 		Number: "FLEP 15", YLabel: "overhead, %", Columns: []string{"low-priority kernel", "temporal overhead", "spatial overhead", "saved, of the urgent kernel"},
@@ -123,7 +121,7 @@ func (f *flep) figure15() (plot.Figure, error) {
 	return fig, nil
 }
 
-// figure16 is what a small urgent kernel gains from more SMs than hold it.
+// figure16 computes how much a small urgent kernel gains from more SMs than it fits on.
 func (f *flep) figure16() (plot.Figure, error) {
 	names := []string{"NN", "MD"}
 	fig := plot.Figure{
@@ -146,7 +144,7 @@ func (f *flep) figure16() (plot.Figure, error) {
 	return fig, nil
 }
 
-// figure17 compares single kernels' overhead: FLEP's form, ours and slices.
+// figure17 compares the overhead of FLEP's form, ours and slices on single kernels.
 func (f *flep) figure17() (plot.Figure, error) {
 	fig := plot.Figure{
 		Number: "FLEP 17", YLabel: "overhead, %",

@@ -15,29 +15,29 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// target is something that must be reached, and what was.
+// target is a limit that must be met, and the value reached.
 type target struct {
 	Name    string  `json:"name"`
 	Limit   float64 `json:"limit"`
 	Reached float64 `json:"reached"` // at most Limit
 	Unit    string  `json:"unit"`
 	Where   string  `json:"where,omitempty"`
-	Beside  string  `json:"beside,omitempty"` // what others reach
+	Beside  string  `json:"beside,omitempty"` // what other systems reach
 }
 
 func (t *target) passed() bool { return t.Reached <= t.Limit }
 
-// leftAlone marks a kernel for which the tuner finds no form; how much the cheapest
-// would cost stands behind it.
+// leftAlone marks a kernel for which the tuner finds no form. The cost of the cheapest form follows
+// it.
 const leftAlone = ", left as it is"
 
-// evictable are the rows of kernels that are not left as they are.
+// evictable returns the rows of kernels that the tuner does not leave in their original form.
 func evictable(rows []plot.Row) []plot.Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r plot.Row) bool { return strings.Contains(r.Name, leftAlone) })
 }
 
-// overheads are the corpus' kernels in the forms that the tuner chose, in slices, and
-// in the papers' own forms if asked for.
+// overheads compares the corpus' kernels in the forms that the tuner chose, in slices, and in the
+// papers' own forms if papers is set.
 func overheads(all map[string]subject, length time.Duration, papers bool) (plot.Figure, error) {
 	f := plot.Figure{
 		Number: "0, corpus", Log: true, YLabel: "relative length",
@@ -81,8 +81,8 @@ func overheads(all map[string]subject, length time.Duration, papers bool) (plot.
 	return f, err
 }
 
-// overheadTargets are what the corpus' figure must show. Kernels that are left as
-// they are cost nothing, and don't count.
+// overheadTargets returns the targets of the corpus' figure. Kernels left in their original form
+// cost nothing and don't count.
 func overheadTargets(f *plot.Figure) []target {
 	rows := evictable(f.Rows)
 	known := slices.DeleteFunc(slices.Clone(rows), func(r plot.Row) bool { return math.IsNaN(r.Values[2]) })
@@ -111,11 +111,11 @@ func overheadTargets(f *plot.Figure) []target {
 	}
 }
 
-// urgentTarget is FLEP's pairs, but of two contexts: how much longer an urgent kernel
-// takes beside another than alone. It waits until the verdict has come to the GPU, the
-// other has left and the context is another; leaving is to take what forms are chosen
-// for. Alone is without a switch, but with the verdict that lets it run. What is held
-// against the limit is the time that 19 of 20 have.
+// urgentTarget runs FLEP's pairs in two contexts and measures how much longer an urgent kernel
+// takes beside another than alone. The kernel waits until the verdict has reached the GPU, the
+// other kernel has left and the context is switched. The other kernel may take as long to leave as
+// the forms were chosen for. Alone, the kernel needs no switch, but it waits for the verdict that
+// lets it run. The limit applies to the 95th percentile.
 func (f *flep) urgentTarget(pairs [][2]int, seeds int) (target, error) {
 	t := target{Name: "an urgent kernel's wait for the GPU, beyond a verdict and a context switch, 95 of 100", Limit: float64(wanted.Microseconds()), Unit: "µs"}
 	type result struct {
@@ -161,8 +161,8 @@ func (f *flep) urgentTarget(pairs [][2]int, seeds int) (target, error) {
 	return t, nil
 }
 
-// fairTargets are how far from 2:1 ffs was in any pair, and how much of the GPU it
-// lost where it was let lose so much.
+// fairTargets returns ffs' largest deviation from 2:1 in any pair, and the fraction of the GPU that
+// it lost, with the bound it was given.
 func fairTargets(runs []share) []target {
 	share := target{Name: "ffs with weights 2:1, share from 2/3, worst", Limit: 2, Unit: "points"}
 	bounds := []float64{}
@@ -188,12 +188,12 @@ func fairTargets(runs []share) []target {
 	return all
 }
 
-// notesTargets hold the model against the notes.
+// notesTargets compares the model with the notes.
 func notesTargets(evictions int) []target {
 	order := target{Name: "fitted: pairs of forms in another order than on an H100", Unit: "pairs"}
 	latency := target{Name: "fitted: eviction latencies off by more than a factor of two", Unit: "forms"}
 	for _, k := range notes() {
-		_, all := k.hold(evictions)
+		_, all := k.compare(evictions)
 		for _, p := range misordered(all) {
 			order.Reached++
 			order.Where += k.name + ": " + p + ". "
@@ -206,7 +206,7 @@ func notesTargets(evictions int) []target {
 	return []target{order, latency}
 }
 
-// unfittedTargets hold the model against measurements to which nothing was fitted.
+// unfittedTargets compares the model with measurements to which nothing was fitted.
 func unfittedTargets(what string, a agreement) []target {
 	part := func(n, of int) float64 { return 100 * float64(n) / float64(max(of, 1)) }
 	return []target{
@@ -215,7 +215,7 @@ func unfittedTargets(what string, a agreement) []target {
 	}
 }
 
-// targetText is the table of targets.
+// targetText returns the table of targets.
 func targetText(all []target) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// reportHead says what the report is of. What came out is said by conclusions.
+// reportHead introduces the report. The conclusions are computed separately, by conclude.
 func reportHead() string {
 	return fmt.Sprintf(`# Preemptible kernels: EffiSha's and FLEP's experiments, redone in a model
 
@@ -36,7 +36,8 @@ model's**, except what stands under "H100" in the figures 0, which is measured (
 `, wanted, hostTime/1e3, react, contextSwitch)
 }
 
-// reasons is what was found to be behind the differences, written by hand: it says nothing that a run could change.
+// reasons explains the differences from the papers. It is written by hand and says nothing that a
+// run could change.
 const reasons = `## Why it differs
 
 Written by hand, as reasons for what is listed above:

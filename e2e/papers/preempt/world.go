@@ -12,22 +12,22 @@ import (
 	"vgpud/gpu/soft/machine/blocks"
 )
 
-// react is how long a verdict takes to reach the GPU: the daemon's bell, the
-// executor's wake and its call. An assumption; a launch call takes 2.7 µs on an
-// H100, and an answer through memory 2.
+// react is the time that a verdict takes to reach the GPU: the daemon's doorbell, the executor's
+// wakeup and its call. It is an assumption; on an H100 a launch call takes 2.7 µs, and an answer
+// through memory 2 µs.
 const react = 10 * time.Microsecond
 
-// contextSwitch is what the GPU takes from one program's context to another's that
-// had nothing to do before: as measured on an H100 (machine.Config).
+// contextSwitch is the time that the GPU takes to switch from one program's context to another's
+// that had been idle, as measured on an H100 (machine.Config).
 const contextSwitch = 135 * time.Microsecond
 
-// options of a world.
+// options configures a world.
 type options struct {
 	policy string
-	// switching is what a context switch costs; 0 where all share one (MPS).
+	// switching is the cost of a context switch, or 0 if all programs share one context (MPS).
 	switching time.Duration
 	weights   []float64 // of guests; nil: 1 each
-	overhead  float64   // ffs' bound; 0 is its default
+	overhead  float64   // ffs' bound; 0 means its default
 	seed      uint64
 }
 
@@ -37,27 +37,27 @@ type job struct {
 	guest    int
 	program  *program
 	priority int
-	// foreseen is how long the policy is told that it will run.
+	// foreseen is the predicted run time that the policy gets.
 	foreseen time.Duration
 	done     func(*job) // called when it has ended; may be nil
 
 	arrived, began, ended time.Duration
-	left                  float64 // of the kernel
+	left                  float64 // fraction of the kernel
 	used                  time.Duration
 	evictions             int
-	asked                 time.Duration // when it was told to leave the last time
-	gone                  []time.Duration
+	asked                 time.Duration // when it was last told to leave
+	latencies             []time.Duration
 
-	here, let, leaving bool // arrived and not done; let run; told to leave
-	begun              bool // executes
-	launch             machine.Launch
+	present, running, leaving bool // arrived and not done; may run; told to leave
+	begun                     bool // its blocks execute
+	launch                    machine.Launch
 }
 
-// turnaround is from arrival to end.
+// turnaround returns the time from arrival to end.
 func (j *job) turnaround() time.Duration { return j.ended - j.arrived }
 
-// world is programs on a GPU under a policy, in simulated time: what the mediator
-// does about launches.
+// world simulates programs on a GPU under a policy. It plays the mediator's part in handling
+// launches.
 type world struct {
 	options
 	m        *machine.Machine
@@ -68,7 +68,7 @@ type world struct {
 
 	coming actions
 	seq    uint64
-	jobs   []*job // here
+	jobs   []*job // present
 	tick   time.Duration
 	state  fairshare.State
 	total  int // evictions
@@ -82,7 +82,7 @@ func newWorld(guests int, o options) (*world, error) {
 	}
 	w := &world{options: o, m: machine.New(cfg, 0, nil), rng: rand.New(rand.NewPCG(o.seed, 3)), tick: machine.Never}
 	var err error
-	// The papers bound no guest's evictions.
+	// The papers do not limit a guest's evictions.
 	w.policyp, err = fairshare.New(o.policy, fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}, MaxOverhead: o.overhead, AtOnce: true})
 	if err != nil {
 		return nil, err
@@ -107,13 +107,13 @@ func newWorld(guests int, o options) (*world, error) {
 	return w, nil
 }
 
-// at has something done at an instant.
+// at schedules do for time t.
 func (w *world) at(t time.Duration, do func()) {
 	w.seq++
 	heap.Push(&w.coming, action{at: max(t, w.m.Now()), seq: w.seq, do: do})
 }
 
-// arrive has a job arrive at an instant.
+// arrive schedules a job's arrival for time t.
 func (w *world) arrive(t time.Duration, j *job) {
 	w.nextID++
 	j.id = w.nextID
@@ -123,13 +123,13 @@ func (w *world) arrive(t time.Duration, j *job) {
 		j.foreseen = j.program.length
 	}
 	w.at(t, func() {
-		j.here, j.arrived = true, w.m.Now()
+		j.present, j.arrived = true, w.m.Now()
 		w.jobs = append(w.jobs, j)
 		w.decide(fairshare.Arrived, j)
 	})
 }
 
-// run carries the world to an instant, or until nothing is left to happen.
+// run advances the simulation to the given time, or until no events remain.
 func (w *world) run(until time.Duration) {
 	for {
 		next := min(until, w.tick)
@@ -144,7 +144,7 @@ func (w *world) run(until time.Duration) {
 		}
 		if events := w.m.Step(min(next, max(w.m.Next(), w.m.Now()))); events != nil {
 			for _, e := range events {
-				w.happened(e)
+				w.handle(e)
 			}
 			continue
 		}
@@ -160,8 +160,8 @@ func (w *world) run(until time.Duration) {
 	}
 }
 
-// happened takes in what the machine did.
-func (w *world) happened(e machine.Event) {
+// handle handles an event of the machine.
+func (w *world) handle(e machine.Event) {
 	if e.Launch == nil {
 		return
 	}
@@ -172,10 +172,10 @@ func (w *world) happened(e machine.Event) {
 			j.began = w.m.Now()
 		}
 	case machine.Evicted:
-		w.left(j)
+		w.evicted(j)
 	case machine.Finished:
 		j.used += e.Launch.Elapsed()
-		j.here, j.let, j.leaving, j.begun = false, false, false, false
+		j.present, j.running, j.leaving, j.begun = false, false, false, false
 		j.ended, j.left = w.m.Now(), 0
 		w.forget(j)
 		w.decide(fairshare.Finished, j)
@@ -194,17 +194,17 @@ func (w *world) forget(j *job) {
 	}
 }
 
-// left is a job's leaving the GPU.
-func (w *world) left(j *job) {
+// evicted handles a job that has left the GPU.
+func (w *world) evicted(j *job) {
 	j.used += j.launch.Elapsed()
-	j.let, j.leaving, j.begun = false, false, false
+	j.running, j.leaving, j.begun = false, false, false
 	j.evictions++
-	j.gone = append(j.gone, w.m.Now()-j.asked)
+	j.latencies = append(j.latencies, w.m.Now()-j.asked)
 	w.total++
 	w.decide(fairshare.Evicted, j)
 }
 
-// decide asks the policy and has its verdicts carried out.
+// decide asks the policy and applies its verdicts.
 func (w *world) decide(kind fairshare.EventKind, of *job) {
 	now := w.m.Now()
 	w.state.Launches = w.state.Launches[:0]
@@ -215,7 +215,7 @@ func (w *world) decide(kind fairshare.EventKind, of *job) {
 		g := &w.state.Guests[j.guest]
 		g.Backlogged, g.Active = true, true
 		l := fairshare.Launch{
-			ID: j.id, Guest: g.ID, Context: uint64(g.ID), Arrived: j.arrived, Running: j.let, Evicting: j.leaving, Priority: j.priority,
+			ID: j.id, Guest: g.ID, Context: uint64(g.ID), Arrived: j.arrived, Running: j.running, Evicting: j.leaving, Priority: j.priority,
 			Blocks: uint64(math.Ceil(j.left * float64(j.program.kernel.Tasks))), PerSM: uint32(j.program.kernel.PerSM),
 			Used: j.used, Predicted: j.foreseen, Evictable: j.program.evictable(), EvictionCost: j.program.cost,
 		}
@@ -237,10 +237,10 @@ func (w *world) decide(kind fairshare.EventKind, of *job) {
 		j := w.find(v.Launch)
 		switch {
 		case j == nil:
-		case v.Action == fairshare.Run && !j.let:
-			j.let = true
+		case v.Action == fairshare.Run && !j.running:
+			j.running = true
 			w.at(now+react, func() { w.submit(j) })
-		case v.Action == fairshare.Evict && j.let && !j.leaving:
+		case v.Action == fairshare.Evict && j.running && !j.leaving:
 			j.leaving, j.asked = true, now
 			w.at(now+react, func() { w.evict(j) })
 		}
@@ -256,15 +256,16 @@ func (w *world) find(id fairshare.LaunchID) *job {
 	return nil
 }
 
-// submit puts what is left of a job on the GPU.
+// submit launches the rest of a job on the GPU.
 func (w *world) submit(j *job) {
 	j.launch.Work = machine.Work{Duration: j.program.rest(j.left)}
 	if err := w.channels[j.guest].Submit(&j.launch); err != nil {
-		panic("preemptbench: " + err.Error()) // the channel is open and the job not in it
+		panic("preemptbench: " + err.Error()) // cannot fail: the channel is open and the job is not in it
 	}
 }
 
-// remaining is which part of the kernel is left to do, with what the present run has done.
+// remaining returns the fraction of the kernel still to do, taking the present run's progress into
+// account.
 func (j *job) remaining() float64 {
 	if !j.begun {
 		return j.left
@@ -272,30 +273,30 @@ func (j *job) remaining() float64 {
 	return (1 - min(float64(j.launch.Elapsed())/float64(max(j.launch.Duration, 1)), 1)) * j.left
 }
 
-// evict carries an eviction out.
+// evict applies an eviction.
 func (w *world) evict(j *job) {
 	switch {
 	case !j.leaving: // it has ended meanwhile
 	case !j.begun:
-		// It waits in its channel: the executor takes it back.
+		// The job waits in its channel, so the executor takes it back.
 		w.m.Kill(&j.launch)
-		w.left(j)
+		w.evicted(j)
 	default:
 		done := j.left - j.remaining()
-		l := j.program.leave(1-j.left+done, w.rng)
+		l := j.program.sampleEviction(1-j.left+done, w.rng)
 		w.m.Evict(&j.launch, l.latency)
 		j.left = max(j.left-done-l.gain, 0)
 	}
 }
 
-// action is something that is to be done.
+// action is a function to run at a given time.
 type action struct {
 	at  time.Duration
 	seq uint64
 	do  func()
 }
 
-// actions is a heap by time, those of one instant in the order in which they came.
+// actions is a heap ordered by time, and by insertion for equal times.
 type actions []action
 
 func (h actions) Len() int { return len(h) }
