@@ -178,7 +178,7 @@ func (a *accounts) classify(st *State) {
 		// Where kernels run to their end, a waiting guest waits for one kernel of each other guest.
 		// Time slices and switches may be many times as long as the kernel that it waits with.
 		acc.modest = acc.known() && entitled >= (1-saturating)*a.demands[i]
-		near := st.Slices.Max == 0 && acc.unused <= saturating*acc.dry && entitled > nearly*equal*a.weights[i]
+		near := st.Slices.Max == 0 && acc.unused <= saturating*acc.noWork && entitled > nearly*equal*a.weights[i]
 		acc.waitedFor = acc.known() && (entitled < a.demands[i] || near || lacks && st.Slices.Max > 0 && st.Guests[i].Active)
 	}
 }

@@ -12,12 +12,12 @@ import (
 	"vgpud/fairshare"
 )
 
-// loading is what an H100 takes to load a context that is newly ready.
+// loading is the time that an H100 takes to load a context that is newly ready.
 const loading = 135 * us
 
-// beside runs an urgent guest, whose kernels of the given length come after the pauses
-// in turn, beside a batch guest with kernels of 20 ms on a GPU with an H100's times,
-// until all have been.
+// beside runs an urgent guest beside a batch guest with kernels of 20 ms, on a GPU with an H100's
+// times. The urgent guest's kernels have the given length, one after each of the pauses. It runs
+// until all of them are done.
 func beside(o fairshare.Options, work time.Duration, pauses []time.Duration) (s *kernelSim, took []time.Duration) {
 	o.Evictions = fairshare.Rate{PerSecond: -1}
 	s = newKernelSim("hpf", o, guests(1, 1)...)
@@ -34,7 +34,7 @@ func beside(o fairshare.Options, work time.Duration, pauses []time.Duration) (s 
 	return s, took
 }
 
-// batch is the work that the batch guest got done.
+// batch returns the work that the batch guest got done.
 func (s *kernelSim) batch() (sum time.Duration) {
 	for _, k := range append(slices.Clone(s.done), s.here...) {
 		if k.Guest == 1 {
@@ -58,9 +58,9 @@ func repeated(d time.Duration, n int) (all []time.Duration) {
 	return all
 }
 
-// A program that launches each of its kernels 40 µs after the end of the one before has
-// the GPU to itself; without anticipation each takes the GPU back from a kernel that had
-// not begun.
+// TestAnticipation tests that a program that launches each of its kernels 40 µs after the end of
+// the previous one has the GPU to itself. Without anticipation each of its kernels takes the GPU
+// back from a kernel that had not begun.
 func TestAnticipation(t *testing.T) {
 	pauses := repeated(40*us, 300)
 	median := func(o fairshare.Options) time.Duration {
@@ -73,8 +73,8 @@ func TestAnticipation(t *testing.T) {
 	}
 }
 
-// Who has longer pauses than it is worth to wait for stalls nobody: everything is as it
-// would be without anticipation.
+// TestAnticipationStallsNobody tests that a guest whose pauses are too long to be worth waiting for
+// stalls nobody: everything is as it is without anticipation.
 func TestAnticipationStallsNobody(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		work := time.Duration(rapid.IntRange(10, 2000).Draw(t, "work µs")) * us
@@ -91,8 +91,8 @@ func TestAnticipationStallsNobody(t *testing.T) {
 	})
 }
 
-// A guest whose kernels take next to nothing, and that always comes back while the GPU
-// still waits, gets no more of the others' time than an eviction takes for each.
+// TestAnticipationIsNoWeapon tests that a guest with very short kernels, which always returns while
+// the GPU still waits for it, takes no more of the others' time than one eviction for each kernel.
 func TestAnticipationIsNoWeapon(t *testing.T) {
 	for _, policy := range []string{"hpf", "piv"} {
 		for _, work := range []time.Duration{us, 10 * us} {
@@ -112,8 +112,8 @@ func TestAnticipationIsNoWeapon(t *testing.T) {
 	}
 }
 
-// quotaSim has an urgent guest with kernels of 100 µs and pauses of the same length, for
-// which the GPU is kept, beside a batch guest, both within quotas.
+// quotaSim simulates an urgent guest with kernels of 100 µs and pauses of the same length, for
+// which the GPU is kept, beside a batch guest. Both have quotas.
 func quotaSim(urgent, batch fairshare.Quota) *kernelSim {
 	s := newKernelSim("hpf", fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}}, guests(1, 1)...)
 	s.policy = fairshare.Bound(s.policy)
@@ -124,7 +124,8 @@ func quotaSim(urgent, batch fairshare.Quota) *kernelSim {
 	return s
 }
 
-// The time for which the GPU is kept for a guest counts against its cap.
+// TestAnticipationIsCapped tests that the time for which the GPU is kept for a guest counts against
+// its cap.
 func TestAnticipationIsCapped(t *testing.T) {
 	for _, limit := range []float64{0.1, 0.3, 0.6} {
 		s := quotaSim(fairshare.Quota{Cap: limit}, fairshare.Quota{})
@@ -137,7 +138,8 @@ func TestAnticipationIsCapped(t *testing.T) {
 	}
 }
 
-// Whose launch waits while the GPU is kept for another leaves nothing of its guarantee.
+// TestGuaranteeBesideAnticipation tests that a guest whose launch waits while the GPU is kept for
+// another guest does not lose any of its guarantee.
 func TestGuaranteeBesideAnticipation(t *testing.T) {
 	for _, guarantee := range []float64{0.2, 0.5, 0.8} {
 		s := quotaSim(fairshare.Quota{}, fairshare.Quota{Guarantee: guarantee})
@@ -149,22 +151,24 @@ func TestGuaranteeBesideAnticipation(t *testing.T) {
 	}
 }
 
-// Time for which the GPU is kept for a guest counts once as given to it, and not as left to
-// it besides: it lacks the more of its guarantee while somebody more urgent has the GPU.
+// TestGuaranteeOfWhomTheGPUIsKeptFor tests that time for which the GPU is kept for a guest counts
+// once, as given to it, and not also as time that it left unused. A guest would otherwise lack more
+// of its guarantee while a more urgent guest has the GPU.
 func TestGuaranteeOfWhomTheGPUIsKeptFor(t *testing.T) {
 	s := quotaSim(fairshare.Quota{Guarantee: 0.7}, fairshare.Quota{})
 	s.st.Guests = append(s.st.Guests, guests(1, 1, 1)[2])
 	s.submit(&kernel{Launch: fairshare.Launch{Guest: 3, Priority: 20, Evictable: true}, work: 30 * ms, repeat: true, pause: 20 * ms, leave: 30 * us, again: 10 * us})
 	s.rounds(4 * time.Second)
-	// Without a guarantee it is 0.2, and as much is kept for it.
+	// Without a guarantee the guest gets 0.2, and the GPU is kept for it for as long.
 	if urgent := s.had[2].Seconds() / s.now.Seconds(); urgent < 0.24 {
 		t.Errorf("beside one that is more urgent it has %.3f of the GPU, which is kept for it for %.3f", urgent, s.idle.Seconds()/s.now.Seconds())
 	}
 }
 
-// Whatever the pauses are, what is lost of the GPU to waiting, leaving and loading is at
-// most twice what is lost without anticipation; and urgent kernels are no later for it
-// on the whole, but for those few after which their guest changed its ways.
+// TestAnticipationCostsNoMoreAgain tests, for any pauses, that the GPU time lost to waiting,
+// evicting and loading is at most twice the time lost without anticipation. On the whole, urgent
+// kernels are no later than without it, except for the few after which their guest changed its
+// behaviour.
 func TestAnticipationCostsNoMoreAgain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		work := time.Duration(rapid.IntRange(10, 2000).Draw(t, "work µs")) * us
@@ -186,19 +190,20 @@ func TestAnticipationCostsNoMoreAgain(t *testing.T) {
 	})
 }
 
-// The GPU is kept for whom it is worth to wait for, until it no longer is.
+// TestAnticipationDecides tests that the GPU is kept for a guest that is worth waiting for, until
+// it no longer is.
 func TestAnticipationDecides(t *testing.T) {
 	const cost = 100 * us // so that the GPU is kept for 370 µs
 	waiting := fairshare.Launch{ID: 1, Guest: 1, Evictable: true, EvictionCost: cost}
 	urgent := fairshare.Launch{ID: 2, Guest: 2, Priority: 1, Running: true}
 	run := []fairshare.Verdict{verdictRun(1, 1)}
 	const keep = cost + 2*loading
-	const ran = 500 * us // for how long each of its launches did
+	const ran = 500 * us // run time of each of its launches
 	for _, test := range []struct {
 		name   string
 		policy string
 		pauses []time.Duration // of the urgent guest
-		ran    time.Duration   // its launches; 0: ran
+		ran    time.Duration   // run time of its launches; 0: ran
 		change func(st *fairshare.State)
 		after  time.Duration // since its launch's end
 		want   []fairshare.Verdict

@@ -99,7 +99,7 @@ func (q *fairQueue) pollEnded(ev *Event, st *State) {
 // estimating it must not leave the suspended guest with less than that.
 func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, factor float64) {
 	there := factor * idle(st)
-	n, held := contenders(st), anySuspended(st)
+	n, suspended := contenders(st), anySuspended(st)
 	spare := spareFor(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
@@ -109,7 +109,7 @@ func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, facto
 			used: used, unused: unused, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round,
 			turns: st.Slices.Max > 0, alone: hasAll(st, g),
 		})
-		if !held || wasted <= hardly*factor*float64(watched) {
+		if !suspended || wasted <= hardly*factor*float64(watched) {
 			wasted = 0
 		}
 		if g.Active && !g.Suspended {

@@ -51,17 +51,17 @@ func entitledTo(weights, used, noWork []float64) []float64 {
 	return parts
 }
 
-// off is the largest distance of a guest's share from its entitlement.
-func off(s *simGPU, used, dry []float64) float64 {
+// off returns the largest distance of a guest's share from its entitlement.
+func off(s *simGPU, used, noWork []float64) float64 {
 	var worst float64
-	for i, e := range entitledTo(s.weights(), used, dry) {
+	for i, e := range entitledTo(s.weights(), used, noWork) {
 		worst = max(worst, math.Abs(used[i]-e))
 	}
 	return worst
 }
 
-// Saturating guests get shares by weight over any second, whatever the lengths
-// of their kernels, and the GPU is never idle.
+// TestDFQHoldsWeights tests that saturating guests get shares by weight over any second, whatever
+// the lengths of their kernels, and that the GPU is never idle.
 func TestDFQHoldsWeights(t *testing.T) {
 	for _, test := range []struct {
 		name          string
@@ -74,15 +74,15 @@ func TestDFQHoldsWeights(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
 				s := newSim("dfq", test.measured, rapid.Uint64().Draw(t, "seed"), backlogged(t, 8)...)
-				used, dry := s.use(func() {
+				used, noWork := s.use(func() {
 					for range 4 {
-						used, dry := s.use(s.rounds(time.Second))
-						if o := off(s, used, dry); o > test.second {
+						used, noWork := s.use(s.rounds(time.Second))
+						if o := off(s, used, noWork); o > test.second {
 							t.Errorf("a second with shares %.3f, weights %v: off by %.1f points", used, s.weights(), 100*o)
 						}
 					}
 				})
-				if o := off(s, used, dry); o > test.whole {
+				if o := off(s, used, noWork); o > test.whole {
 					t.Errorf("shares %.3f, weights %v: off by %.1f points over all", used, s.weights(), 100*o)
 				}
 				if s.idle > 0 {
@@ -93,24 +93,25 @@ func TestDFQHoldsWeights(t *testing.T) {
 	}
 }
 
-// A guest that was away has saved nothing: once back it gets its share, not
-// more.
+// TestDFQSavesNothing tests that a guest that was inactive has saved nothing: when it returns it
+// gets its share, not more.
 func TestDFQSavesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guests := backlogged(t, 5)
 		s := newSim("dfq", rapid.Bool().Draw(t, "measured"), rapid.Uint64().Draw(t, "seed"), guests...)
-		guests[0].attend = false
+		guests[0].attached = false
 		s.rounds(time.Duration(rapid.IntRange(0, 2000).Draw(t, "away ms")) * ms)()
-		guests[0].attend = true
+		guests[0].attached = true
 		s.rounds(100 * ms)()
-		used, dry := s.use(s.rounds(2 * time.Second))
-		if o := off(s, used, dry); o > 0.05 {
+		used, noWork := s.use(s.rounds(2 * time.Second))
+		if o := off(s, used, noWork); o > 0.05 {
 			t.Errorf("back after being away: shares %.3f, weights %v", used, s.weights())
 		}
 	})
 }
 
-// A guest that can't use its share doesn't hold the others back.
+// TestDFQLeavesTheGPUNoIdler tests that a guest that can't use its share doesn't hold the others
+// back.
 func TestDFQLeavesTheGPUNoIdler(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guests := append(backlogged(t, 4), &simGuest{
@@ -120,21 +121,21 @@ func TestDFQLeavesTheGPUNoIdler(t *testing.T) {
 		})
 		s := newSim("dfq", rapid.Bool().Draw(t, "measured"), rapid.Uint64().Draw(t, "seed"), guests...)
 		s.rounds(500 * ms)()
-		used, dry := s.use(s.rounds(2 * time.Second))
+		used, noWork := s.use(s.rounds(2 * time.Second))
 		if s.idle > 0 {
 			t.Errorf("idle for %v", s.idle)
 		}
-		if o := off(s, used, dry); o > 0.08 {
-			t.Errorf("shares %.3f, dry %.2f, weights %v", used, dry, s.weights())
+		if o := off(s, used, noWork); o > 0.08 {
+			t.Errorf("shares %.3f, without work %.2f, weights %v", used, noWork, s.weights())
 		}
-		if s.guests[len(s.guests)-1].held {
+		if s.guests[len(s.guests)-1].suspended {
 			t.Error("the guest that uses next to nothing is suspended")
 		}
 	})
 }
 
-// A guest that always shows work but makes the GPU do little or none of it has
-// hardly anybody suspended for its sake.
+// TestDFQIsNotFooledByABacklog tests that hardly any guest is suspended for the sake of a guest
+// that always shows work but gives the GPU little or none.
 func TestDFQIsNotFooledByABacklog(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guests := append(backlogged(t, 4), &simGuest{
@@ -161,8 +162,9 @@ func TestDFQIsNotFooledByABacklog(t *testing.T) {
 	})
 }
 
-// One whose next kernel is always a moment away, though it has work, is no such: it gets
-// most of its part, also where others are suspended for it and the GPU is idle then.
+// TestDFQWaitsOutGaps tests that a guest that has work, but whose next kernel is always a moment
+// away, is not taken for such a guest. It gets most of its part even if others are suspended for it
+// and the GPU is idle then.
 func TestDFQWaitsOutGaps(t *testing.T) {
 	for gap, least := range map[time.Duration]float64{50 * us: 0.46, 100 * us: 0.43, 200 * us: 0.39, 400 * us: 0.31} {
 		g := &simGuest{weight: 4, length: 300 * us, think: gap, pretend: true}
@@ -174,8 +176,8 @@ func TestDFQWaitsOutGaps(t *testing.T) {
 	}
 }
 
-// pretender draws a guest that always shows work but makes the GPU do little, and others
-// that always have some.
+// pretender draws a guest that always shows work but gives the GPU little, and other guests that
+// always have work.
 func pretender(seed uint64, sleep time.Duration) (g *simGuest, others []*simGuest) {
 	r := rand.New(rand.NewPCG(seed, 77))
 	g = &simGuest{weight: float64(1 + r.IntN(8)), length: time.Duration(20+r.IntN(80)) * us, think: sleep, pretend: true}
@@ -185,8 +187,8 @@ func pretender(seed uint64, sleep time.Duration) (g *simGuest, others []*simGues
 	return g, others
 }
 
-// Nor does such a guest leave more of the GPU idle by pausing every now and then, for a
-// moment or for long, after which nobody knows what it is like.
+// TestDFQIsNotFooledByPauses tests that such a guest does not leave more of the GPU idle by pausing
+// from time to time, either briefly or for so long that its estimate is forgotten.
 func TestDFQIsNotFooledByPauses(t *testing.T) {
 	idle := func(sleep, work, pause time.Duration) (mean float64) {
 		const seeds = 8
@@ -198,9 +200,9 @@ func TestDFQIsNotFooledByPauses(t *testing.T) {
 			for s.now < start+2*time.Second {
 				s.rounds(work)()
 				if pause > 0 {
-					g.attend, g.pretend = false, false
+					g.attached, g.pretend = false, false
 					s.rounds(pause)()
-					g.attend, g.pretend = true, true
+					g.attached, g.pretend = true, true
 				}
 			}
 			mean += float64(s.idle-before) / float64(s.now-start) / seeds
@@ -219,8 +221,9 @@ func TestDFQIsNotFooledByPauses(t *testing.T) {
 	}
 }
 
-// What such a guest is like is not forgotten while the others rest, beside whom alone it
-// shows: it leaves no more of the GPU idle than it does where they never rest.
+// TestDFQIsNotFooledByOthersPauses tests that the estimate of such a guest, which can only be
+// measured beside others, is kept while the others have no work. The guest leaves no more of the
+// GPU idle than beside guests that always have work.
 func TestDFQIsNotFooledByOthersPauses(t *testing.T) {
 	for _, c := range []struct{ work, pause time.Duration }{{50 * ms, 30 * ms}, {50 * ms, 300 * ms}, {100 * ms, 100 * ms}, {500 * ms, 300 * ms}} {
 		var idle, worked time.Duration
@@ -233,11 +236,11 @@ func TestDFQIsNotFooledByOthersPauses(t *testing.T) {
 				s.rounds(c.work)()
 				idle, worked = idle+s.idle-before, worked+s.now-start
 				for _, o := range others {
-					o.attend = false
+					o.attached = false
 				}
 				s.rounds(c.pause)()
 				for _, o := range others {
-					o.attend = true
+					o.attached = true
 				}
 			}
 		}
@@ -248,25 +251,26 @@ func TestDFQIsNotFooledByOthersPauses(t *testing.T) {
 	}
 }
 
-// Nobody stays suspended where nobody has work: who then comes first has the GPU at once.
+// TestDFQHoldsNobodyWhereNobodyWorks tests that no guest stays suspended while no guest has work:
+// the first one to return has the GPU at once.
 func TestDFQHoldsNobodyWhereNobodyWorks(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guests := backlogged(t, 5)
 		s := newSim("dfq", rapid.Bool().Draw(t, "measured"), rapid.Uint64().Draw(t, "seed"), guests...)
 		s.rounds(time.Duration(rapid.IntRange(20, 500).Draw(t, "work ms")) * ms)()
 		for _, g := range guests {
-			g.attend = false
+			g.attached = false
 		}
 		s.rounds(2 * (simPoll + simQuiet))()
 		for i, g := range guests {
-			if g.held {
+			if g.suspended {
 				t.Errorf("guest %d is suspended", i)
 			}
 		}
 	})
 }
 
-// Weights may change at any time, and count from then on.
+// TestDFQFollowsWeights tests that weights may change at any time, and apply from then on.
 func TestDFQFollowsWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim("dfq", true, rapid.Uint64().Draw(t, "seed"), backlogged(t, 6)...)
@@ -276,16 +280,16 @@ func TestDFQFollowsWeights(t *testing.T) {
 				s.changed(g)
 			}
 			s.rounds(500 * ms)()
-			used, dry := s.use(s.rounds(time.Second))
-			if o := off(s, used, dry); o > 0.03 {
+			used, noWork := s.use(s.rounds(time.Second))
+			if o := off(s, used, noWork); o > 0.03 {
 				t.Errorf("shares %.3f, weights %v: off by %.1f points", used, s.weights(), 100*o)
 			}
 		}
 	})
 }
 
-// Guests join, leave, pause and change weight in any order: shares follow,
-// nobody who is left alone stays suspended, and nobody gets far ahead.
+// TestDFQUnderChange tests guests that join, leave, pause and change weight in any order. Shares
+// follow, a guest left alone does not stay suspended, and no guest gets far ahead.
 func TestDFQUnderChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim("dfq", rapid.Bool().Draw(t, "measured"), rapid.Uint64().Draw(t, "seed"))
@@ -301,7 +305,7 @@ func TestDFQUnderChange(t *testing.T) {
 				if len(s.guests) == 6 {
 					t.Skip("enough guests")
 				}
-				g := &simGuest{id: next, attend: true, weight: float64(rapid.IntRange(1, 8).Draw(t, "weight")),
+				g := &simGuest{id: next, attached: true, weight: float64(rapid.IntRange(1, 8).Draw(t, "weight")),
 					length: time.Duration(rapid.IntRange(200, 3000).Draw(t, "kernel µs")) * us}
 				next++
 				s.guests = append(s.guests, g)
@@ -321,7 +325,7 @@ func TestDFQUnderChange(t *testing.T) {
 				s.turn = 0
 				s.changed(g)
 			},
-			"pause or go on": func(t *rapid.T) { g := pick(t); g.attend = !g.attend },
+			"pause or go on": func(t *rapid.T) { g := pick(t); g.attached = !g.attached },
 			"weigh": func(t *rapid.T) {
 				g := pick(t)
 				g.weight = float64(rapid.IntRange(1, 8).Draw(t, "weight"))
@@ -332,8 +336,8 @@ func TestDFQUnderChange(t *testing.T) {
 				if len(s.guests) == 0 {
 					return
 				}
-				// Two rounds settle who is suspended; then the work of those
-				// left must flow, and by weight.
+				// Two rounds settle which guests are suspended. Then the work of the other guests
+				// must make progress, by weight.
 				s.rounds(250 * ms)()
 				idle := s.idle
 				var wanting int
@@ -342,24 +346,24 @@ func TestDFQUnderChange(t *testing.T) {
 						wanting++
 					}
 				}
-				used, dry := s.use(s.rounds(500 * ms))
+				used, noWork := s.use(s.rounds(500 * ms))
 				if wanting > 0 && s.idle > idle {
 					t.Fatalf("idle for %v while %d guests wanted the GPU", s.idle-idle, wanting)
 				}
-				if o := off(s, used, dry); o > 0.12 {
-					t.Fatalf("shares %.3f, dry %.2f, weights %v: off by %.1f points", used, dry, s.weights(), 100*o)
+				if o := off(s, used, noWork); o > 0.12 {
+					t.Fatalf("shares %.3f, without work %.2f, weights %v: off by %.1f points", used, noWork, s.weights(), 100*o)
 				}
 			},
 		})
 	})
 }
 
-// TestDFQBesideThrottles has LoGA's figure 11 where kernels run to their end: a program
-// that always has work, beside four guests that pause 800 µs after each 200 µs and so could
-// use just their parts if they never waited. They are waited for all the same; what of the
-// GPU they leave idle meanwhile is counted as theirs, with a margin, so that the program has
-// somewhat more than each of them, and is no slower than is fair (§5.5); and none of them is
-// suspended, since it takes nothing of the others' parts.
+// TestDFQBesideThrottles repeats LoGA's figure 11 with kernels that run to their end: a program
+// that always has work runs beside four guests that pause 800 µs after each 200 µs, and so could
+// only just use their parts if they never waited. The policy waits for them all the same. The GPU
+// time that they leave idle meanwhile is charged to them, with a margin. So the program gets
+// somewhat more than each of them and is no slower than is fair (§5.5). None of them is suspended,
+// since it takes nothing of the others' parts.
 func TestDFQBesideThrottles(t *testing.T) {
 	for _, kernel := range []time.Duration{200 * us, ms, 4 * ms} {
 		beside := func(policy string) (s *simGPU, used []float64) {
@@ -385,22 +389,22 @@ func TestDFQBesideThrottles(t *testing.T) {
 		if turn := fair / used[0]; turn > 1.01 || turn < 0.9 {
 			t.Errorf("kernels of %v have %.3f beside %.3f for each throttle: its turnaround is %.3f of what is fair", kernel, used[0], throttles, turn)
 		}
-		if n := s.held(1); n > 5 {
+		if n := s.suspensionsFrom(1); n > 5 {
 			t.Errorf("kernels of %v: the throttles are suspended %d times", kernel, n)
 		}
 	}
 }
 
-// held is how often guests from the first on were suspended.
-func (s *simGPU) held(first int) (n int) {
+// suspensionsFrom returns how often the guests from index first on were suspended.
+func (s *simGPU) suspensionsFrom(first int) (n int) {
 	for _, g := range s.guests[first:] {
-		n += g.holds
+		n += g.suspensions
 	}
 	return n
 }
 
-// TestDFQLooksAgainAfterQuiet: where all of the quiet time is measured, a guest that the
-// others have caught up with meanwhile is let run at its end.
+// TestDFQLooksAgainAfterQuiet tests that, if all of the quiet time is measured, a guest with which
+// the others have caught up in that time is resumed at its end.
 func TestDFQLooksAgainAfterQuiet(t *testing.T) {
 	p, err := fairshare.New("dfq", fairshare.Options{})
 	if err != nil {

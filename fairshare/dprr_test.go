@@ -12,7 +12,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// turns lists which launch had the GPU from when, if launches that are told to leave do so at once.
+// turns lists which launch got the GPU at which time, if launches leave at once when told to.
 func turns(policy string, until time.Duration, kernels ...*kernel) (list []string) {
 	s := newKernelSim(policy, fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}}, guests(1, 1, 1, 1)...)
 	for _, k := range kernels {
@@ -30,8 +30,7 @@ func turns(policy string, until time.Duration, kernels ...*kernel) (list []strin
 	return append(list, s.errors...)
 }
 
-// EffiSha §7 on the dynamic priority-based round-robin policy, sentence by
-// sentence.
+// TestDPRR tests EffiSha §7 on the dynamic priority-based round-robin policy, sentence by sentence.
 func TestDPRR(t *testing.T) {
 	launch := func(guest fairshare.GuestID, priority int, at, work time.Duration) *kernel {
 		return &kernel{Launch: fairshare.Launch{Guest: guest, Priority: priority, Evictable: true}, at: at, work: work}
@@ -43,8 +42,9 @@ func TestDPRR(t *testing.T) {
 	}{
 		{"the length of the time slice is weighted by the priority; it is set to (p+1)/2 ms",
 			[]*kernel{launch(1, 9, 0, 6*ms), launch(2, 5, 0, 6*ms)},
-			// 5 ms of 1; then 2, which has waited 5 ms: p = 10, 5.5 ms; then the queues
-			// switch, and 1, which came into the active queue just now, has 5 ms again.
+			// Launch 1 runs for 5 ms. Launch 2 has then waited 5 ms, so that p = 10 and it gets 5.5
+			// ms. Then the queues switch, and launch 1, which has just entered the active queue,
+			// has 5 ms again.
 			[]string{"1 at 0s", "2 at 5ms", "1 at 10.5ms", "2 at 11.5ms"}},
 		{"the dynamic priority equals its initial (static) priority when that kernel just arrives",
 			[]*kernel{launch(1, 0, 0, 500*us), launch(2, 3, 0, 500*us), launch(3, 4, 400*us, 500*us)},
@@ -63,12 +63,13 @@ func TestDPRR(t *testing.T) {
 			[]string{"1 at 0s", "3 at 15.5ms", "2 at 15.6ms", "1 at 15.7ms"}},
 		{"a new coming kernel is put into the active queue",
 			[]*kernel{launch(1, 9, 0, 10*ms), launch(2, 0, 5100*us, 400*us), launch(3, 0, 0, 500*us)},
-			// 1 is in the inactive queue from 5 ms on; 2, which comes later, goes first.
+			// Launch 1 is in the inactive queue from 5 ms on. Launch 2 arrives later and goes
+			// first.
 			[]string{"1 at 0s", "3 at 5ms", "2 at 5.5ms", "1 at 5.9ms"}},
 		{"its dynamic priority is reset to its initial (static) priority",
 			[]*kernel{launch(1, 9, 0, 6*ms), launch(2, 0, 0, 9*ms), launch(3, 0, 8500*us, 100*us)},
-			// 2 waits for 5 ms and has 3 ms with p = 5. It is 0 again when the queues
-			// switch, so that it has 1 ms after another millisecond.
+			// Launch 2 waits for 5 ms and gets 3 ms with p = 5. Its p is 0 again when the queues
+			// switch, so that it gets 1 ms after another millisecond.
 			[]string{"1 at 0s", "2 at 5ms", "1 at 8ms", "2 at 9ms", "3 at 10ms", "2 at 10.1ms"}},
 		{"arrivals never preempt", []*kernel{launch(1, 9, 0, 4*ms), launch(2, 90, 1*ms, 1*ms)}, []string{"1 at 0s", "2 at 4ms"}},
 		{"one that is alone does not leave; its slices follow one another",
@@ -86,8 +87,9 @@ func TestDPRR(t *testing.T) {
 	}
 }
 
-// "When the active queue becomes empty, the two queues switch the role": while two
-// guests' new launches keep it from that, one whose slice is over starves.
+// TestDPRRStarves tests "When the active queue becomes empty, the two queues switch the role": a
+// launch whose slice is over starves while two guests' new launches keep the active queue from
+// becoming empty.
 func TestDPRRStarves(t *testing.T) {
 	s := newKernelSim("dprr", fairshare.Options{}, guests(1, 1, 1)...)
 	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Priority: 9, Evictable: true}, work: time.Hour, leave: 10 * us})
@@ -102,9 +104,9 @@ func TestDPRRStarves(t *testing.T) {
 	}
 }
 
-// "When the active queue becomes empty, the two queues switch the role": of
-// launches that are all there, each has a slice before any has its second, so that
-// none starves, and no slice is shorter than (p+1)/2 ms with p static.
+// TestDPRRRounds tests "When the active queue becomes empty, the two queues switch the role": if no
+// launches arrive, each has one slice before any has its second. So none starves, and no slice is
+// shorter than (p+1)/2 ms with p static.
 func TestDPRRRounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 12).Draw(t, "launches")
@@ -115,7 +117,7 @@ func TestDPRRRounds(t *testing.T) {
 			s.submit(k)
 		}
 		began := map[fairshare.LaunchID]time.Duration{}
-		runs := map[fairshare.LaunchID]int{}      // of each
+		runs := map[fairshare.LaunchID]int{}      // of each launch
 		others := map[[2]fairshare.LaunchID]int{} // runs of one since another last had the GPU
 		s.watch = func(ev fairshare.Event, verdicts []fairshare.Verdict) {
 			for _, v := range verdicts {
@@ -127,7 +129,8 @@ func TestDPRRRounds(t *testing.T) {
 					for id := range fairshare.LaunchID(n) {
 						others[[2]fairshare.LaunchID{id + 1, v.Launch}] = 0
 						o := [2]fairshare.LaunchID{v.Launch, id + 1}
-						// One that would leave to come back at once has two slices in one.
+						// A launch that would leave only to come back at once has two slices in a
+						// row.
 						if others[o]++; id+1 != v.Launch && others[o] > 3 {
 							s.failf("launch %d had the GPU %d times while %d waited", v.Launch, others[o], id+1)
 						}

@@ -8,7 +8,8 @@ import (
 	"vgpud/fairshare"
 )
 
-// effishaKernels are EffiSha's table 3: standalone time, and the priorities of two of its settings.
+// effishaKernels is EffiSha's table 3: the standalone times, and the priorities in two of its
+// settings.
 var effishaKernels = []struct {
 	name       string
 	alone      time.Duration
@@ -20,8 +21,8 @@ var effishaKernels = []struct {
 	{"Spmv", 4570 * us, 11, 5}, {"BFS", 5990 * us, 11, 3},
 }
 
-// turnaround runs table 3 with 3 ms between arrivals (EffiSha §8.1), and returns
-// what each took, over what it takes alone, by name.
+// turnaround runs table 3 with 3 ms between arrivals (EffiSha §8.1). It returns each kernel's
+// turnaround divided by its time alone, by name, and the mean.
 func turnaround(policy string, sjf bool) (ntt map[string]float64, mean float64) {
 	s := newKernelSim(policy, fairshare.Options{}, guests(make([]float64, len(effishaKernels))...)...)
 	var all []*kernel
@@ -43,8 +44,8 @@ func turnaround(policy string, sjf bool) (ntt map[string]float64, mean float64) 
 	return ntt, mean
 }
 
-// What EffiSha's §8.5 says of figure 14 in words comes out of its policies, with
-// its kernels' lengths, priorities and arrivals.
+// TestEffiShaFigure14 tests that EffiSha's policies, with its kernels' lengths, priorities and
+// arrivals, have the results that §8.5 states about figure 14.
 func TestEffiShaFigure14(t *testing.T) {
 	piv, pivMean := turnaround("piv", false)
 	// "Reduction, Sort, Scan wait for 77ms, 73ms and 53ms to be scheduled to SMs

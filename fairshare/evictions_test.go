@@ -12,8 +12,8 @@ import (
 	"vgpud/fairshare"
 )
 
-// A guest that is ahead is suspended, and what it has on the GPU is evicted where
-// that leaves when told: in its own name, once, and not if it is done sooner.
+// TestDFQEvicts tests that a guest that is ahead is suspended, and that its evictable launches on
+// the GPU are evicted: for the guest itself, once, and not if they end sooner.
 func TestDFQEvicts(t *testing.T) {
 	type launch = fairshare.Launch
 	const all = math.MaxUint32
@@ -48,7 +48,7 @@ func TestDFQEvicts(t *testing.T) {
 			st := fairshare.State{Round: 24 * ms, Launches: test.launches, Guests: guests(1, 1)}
 			st.Guests[0].Used = 20 * ms
 			got, _ := p.Decide(20*ms, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 20 * ms, Watched: 20 * ms}, st)
-			// Bound says what is about guests last.
+			// Bound returns verdicts about guests last.
 			want := slices.Clone(test.want)
 			if bound {
 				want = append(want[1:], want[0])
@@ -60,7 +60,8 @@ func TestDFQEvicts(t *testing.T) {
 	}
 }
 
-// What evictions for a guest's sake cost others counts as its use.
+// TestEvictionsAreCharged tests that a guest is charged for the time that evictions for its sake
+// cost others.
 func TestEvictionsAreCharged(t *testing.T) {
 	suspended := func(policy string, charged time.Duration, quota fairshare.Quota) bool {
 		p, err := fairshare.New(policy, fairshare.Options{})
@@ -90,8 +91,8 @@ func TestEvictionsAreCharged(t *testing.T) {
 	}
 }
 
-// Under a cap, too, what a guest has on the GPU is evicted, and none of its
-// launches is let run; others' are.
+// TestCapsHoldLaunches tests that a guest at its cap has its launches on the GPU evicted and no
+// further launch run, while others' launches run.
 func TestCapsHoldLaunches(t *testing.T) {
 	for _, policy := range kernelPolicies() {
 		p, err := fairshare.New(policy, fairshare.Options{})
@@ -115,10 +116,9 @@ func TestCapsHoldLaunches(t *testing.T) {
 	}
 }
 
-// Each eviction is charged to the guest for whose sake it was; where that is not
-// the one that was evicted, the latter is credited. What nobody asked for is
-// nobody's, and what is under way is kept only for guests and launches that are
-// there.
+// TestLedger tests that each eviction is charged to the guest for whose sake it was, and credited
+// to the evicted guest if that is another one. An eviction that no guest asked for is charged to
+// none. Pending evictions are kept only for guests and launches that exist.
 func TestLedger(t *testing.T) {
 	evict := func(guest fairshare.GuestID, id fairshare.LaunchID, cause fairshare.GuestID) fairshare.Verdict {
 		return verdictEvict(guest, id, cause, fairshare.SpatialTakesTurns)
@@ -157,7 +157,7 @@ func TestLedger(t *testing.T) {
 	}
 }
 
-// What is charged to some is credited to others, whatever happens.
+// TestLedgerAddsUp tests that charges and credits add up to zero, whatever happens.
 func TestLedgerAddsUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var l fairshare.EvictionCharges
@@ -182,9 +182,9 @@ func TestLedgerAddsUp(t *testing.T) {
 	})
 }
 
-// A guest that keeps launching urgent kernels causes no more evictions than it
-// may, and its launches wait; another guest's are as prompt as before. Their pauses are
-// longer than anybody waits for.
+// TestEvictionsAreBounded tests that a guest that keeps launching urgent kernels causes no more
+// evictions than it may, and that its launches wait instead. Another guest's launches are as prompt
+// as before. The guests' pauses are too long for anticipation.
 func TestEvictionsAreBounded(t *testing.T) {
 	s := newKernelSim("hpf", fairshare.Options{Evictions: fairshare.Rate{PerSecond: 100, Burst: 10}}, guests(1, 1, 1)...)
 	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Evictable: true}, work: time.Hour, leave: 50 * us})

@@ -10,9 +10,9 @@ import (
 	"vgpud/fairshare"
 )
 
-// program is how a program beside LoGA's throttles launches (§5.5, figure 11), as the
-// kernels of the corpus do on an H100: batches of short kernels, which it waits for and
-// copies something before the next, or kernels without end, sixteen at a time.
+// program is a program that runs beside LoGA's throttles (§5.5, figure 11). It launches kernels as
+// those of the corpus are launched on an H100: batches of short kernels, each batch followed by a
+// wait and a copy, or kernels without pause, sixteen at a time.
 type program struct {
 	name   string
 	kernel time.Duration
@@ -34,30 +34,30 @@ var programs = []program{
 	{"long", 700 * us, 0, 0},
 }
 
-// guest is the program's.
+// guest returns a guest that runs the program.
 func (p *program) guest(r *rand.Rand) *slicedGuest {
 	return &slicedGuest{weight: 1, contexts: []*slicedContext{{length: around(r, p.kernel), think: p.think, batch: p.batch, depth: 16}}}
 }
 
-// throttle has kernels of 200 µs and pauses of 800 µs.
+// throttle returns a guest with kernels of 200 µs and pauses of 800 µs.
 func throttle(r *rand.Rand) *slicedGuest {
 	return &slicedGuest{weight: 1, contexts: []*slicedContext{{length: around(r, 200*us), think: 800*us - refill, next: time.Duration(r.Int64N(int64(ms)))}}}
 }
 
-// outcome is what came of a program beside others.
+// outcome is the result of a program that ran beside others.
 type outcome struct {
-	turn float64         // time for each of its kernels
-	used []time.Duration // its own first
-	held int             // suspensions
+	turn        float64         // time for each of its kernels
+	used        []time.Duration // its own first
+	suspensions int
 }
 
-// beside is what comes of a program and some throttles under a policy.
+// beside runs the program beside some throttles under a policy.
 func (p *program) beside(policy string, throttles int, seed uint64) (o outcome) {
 	return p.loaded(policy, throttles, seed, 0, 0)
 }
 
-// loaded is what comes of them where they load what they compute with right before: the
-// program for one time, the throttles for another.
+// loaded is like beside, with guests that load their data right before they compute: the program
+// for one time, the throttles for another.
 func (p *program) loaded(policy string, throttles int, seed uint64, its, theirs time.Duration) (o outcome) {
 	const warm, window = 160 * ms, 240 * ms // as it is measured
 	r := rand.New(rand.NewPCG(seed, 11))
@@ -66,14 +66,15 @@ func (p *program) loaded(policy string, throttles int, seed uint64, its, theirs 
 		guests = append(guests, throttle(r))
 	}
 	s := newSlicedGPUUnder(policy, seed, guests...)
-	// To a context that has just got work, from one that has run dry (135 µs) or not.
+	// Measured for a switch to a context that has just got work, whether the previous context ran
+	// out of work (135 µs) or not.
 	s.cost = 140 * us
-	// LoGA could not stop what ran.
+	// LoGA could not stop what was already running.
 	if s.deep = 2 * ms; policy != "dfq" {
 		s.deep = -1
 	}
-	// Before, nobody does anything, and they begin in the midst of a round, which may be
-	// the first that the policy is told of.
+	// Before, no guest has work. They begin in the middle of a round, which may be the first that
+	// the policy sees.
 	s.resting = true
 	begin := time.Duration(r.Int64N(int64(2*restingRound))) + max(its, theirs)
 	for i, g := range guests {
@@ -90,13 +91,13 @@ func (p *program) loaded(policy string, throttles int, seed uint64, its, theirs 
 	s.until(begin + warm + window)
 	for i, g := range guests {
 		o.used[i] += g.used
-		o.held += g.holds
+		o.suspensions += g.suspensions
 	}
 	o.turn = float64(window) / float64(guests[0].contexts[0].ended-ended)
 	return o
 }
 
-// fair is the turnaround that is fair (LoGA §5.5), by what was used without scheduling.
+// fair returns the fair turnaround (LoGA §5.5), computed from what was used without scheduling.
 func (o *outcome) fair() float64 {
 	var sum time.Duration
 	for _, u := range o.used {
@@ -105,9 +106,9 @@ func (o *outcome) fair() float64 {
 	return o.turn * float64(o.used[0]) * float64(len(o.used)) / float64(sum)
 }
 
-// TestDFQIsNearestToFair: beside four throttles, programs' turnarounds are nearer to
-// what is fair than they are without scheduling and under what LoGA prints, though they
-// all begin just before, somewhere in a long round.
+// TestDFQIsNearestToFair tests that beside four throttles programs' turnarounds are nearer to the
+// fair ones than without scheduling and than under LoGA's printed rule, although all guests begin
+// just before, in the middle of a long round.
 func TestDFQIsNearestToFair(t *testing.T) {
 	const seeds = 5
 	policies := []string{"none", "loga-cl", "dfq-loga", "dfq"}
@@ -141,9 +142,10 @@ func TestDFQIsNearestToFair(t *testing.T) {
 	}
 }
 
-// TestDFQCountsWakingAsNoPause has programs with one short kernel at a time, each of which waits for the four throttles'
-// turns. The program and its executor sleep meanwhile, so that waking them takes most of the time that they seem to have no
-// work. Others wait for them all the same, and their turnarounds are nearer to what is fair than under what LoGA prints.
+// TestDFQCountsWakingAsNoPause runs programs with one short kernel at a time, each of which waits
+// for the four throttles' turns. The program and its executor sleep meanwhile, so that waking them
+// takes most of the time in which they seem to have no work. The policy waits for them all the
+// same, and their turnarounds are nearer to the fair ones than under LoGA's printed rule.
 func TestDFQCountsWakingAsNoPause(t *testing.T) {
 	for _, p := range []program{{"md5", 6 * us, 1, us}, {"histogram", 12 * us, 1, 20 * us}, {"fft", 17 * us, 1, 100 * us}} {
 		turns := make(map[string]float64)
@@ -160,25 +162,26 @@ func TestDFQCountsWakingAsNoPause(t *testing.T) {
 	}
 }
 
-// TestDFQWaitsForOneThatIsWoken has what an H100 was seen to do, phase after phase: a program with kernels of 6 µs beside the
-// four throttles, which wait for their turns half of the time. Waking took it 145 µs on one host, and 200 on another, where
-// only what it uses when it has the GPU for itself tells that it is worth waiting for.
+// TestDFQWaitsForOneThatIsWoken replays the phases observed on an H100: a program with kernels of 6
+// µs ran beside the four throttles, which wait for their turns half of the time. Waking it took 145
+// µs on one host and 200 µs on another. On the latter only the program's use while it has the GPU
+// alone shows that it is worth waiting for.
 func TestDFQWaitsForOneThatIsWoken(t *testing.T) {
-	for _, dry := range []time.Duration{ms, 1700 * us} {
+	for _, noWork := range []time.Duration{ms, 1700 * us} {
 		p, err := fairshare.New("dfq", fairshare.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		held := make(map[fairshare.GuestID]bool)
+		suspended := make(map[fairshare.GuestID]bool)
 		times, since := 0, 0
 		for i := range 100 {
 			st := fairshare.State{Round: sliceRound, Slices: limits}
 			for id := range fairshare.GuestID(5) {
 				g := fairshare.Guest{ID: id + 1, Weight: 1, Used: 2600 * us, NoWork: 12200 * us, Runs: 13, Idle: 100 * us, Groups: 1}
 				if id == 4 {
-					g.Used, g.NoWork, g.Runs = 45*us, dry, 8
+					g.Used, g.NoWork, g.Runs = 45*us, noWork, 8
 				}
-				if g.Active, g.Backlogged, g.Suspended = true, true, held[g.ID]; len(held) > 0 {
+				if g.Active, g.Backlogged, g.Suspended = true, true, suspended[g.ID]; len(suspended) > 0 {
 					g.Used, g.NoWork, g.Runs, g.Idle = 0, 0, 0, 15900*us
 					if id == 4 {
 						g.Used, g.NoWork, g.Runs = 2400*us, 10500*us, 1
@@ -188,27 +191,27 @@ func TestDFQWaitsForOneThatIsWoken(t *testing.T) {
 			}
 			ev := fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 19700 * us, Watched: 19700 * us}
 			verdicts, _ := p.Decide(time.Duration(1+i)*ev.Length, ev, st)
-			before := len(held)
+			before := len(suspended)
 			for _, v := range verdicts {
 				switch v.Action {
 				case fairshare.Suspend:
-					held[v.Guest] = true
+					suspended[v.Guest] = true
 				case fairshare.Resume:
-					delete(held, v.Guest)
+					delete(suspended, v.Guest)
 				}
 			}
-			if since++; before == 0 && len(held) == 4 {
+			if since++; before == 0 && len(suspended) == 4 {
 				times, since = times+1, 0
 			}
 			if since > 15 {
-				t.Fatalf("%v without work: after phase %d the throttles were suspended %d times, and not for %d phases", dry, i, times, since)
+				t.Fatalf("%v without work: after phase %d the throttles were suspended %d times, and not for %d phases", noWork, i, times, since)
 			}
 		}
 	}
 }
 
-// TestDFQIsNearAfterLoading: next to as near are those that loaded what they compute with
-// right before they began, which is work that leaves the GPU idle.
+// TestDFQIsNearAfterLoading tests that turnarounds are nearly as near to the fair ones for programs
+// that loaded their data right before they began, which is work that leaves the GPU idle.
 func TestDFQIsNearAfterLoading(t *testing.T) {
 	const seeds = 5
 	for _, load := range []struct{ its, theirs time.Duration }{{60 * ms, 0}, {300 * ms, 0}, {300 * ms, 300 * ms}} {
@@ -229,19 +232,20 @@ func TestDFQIsNearAfterLoading(t *testing.T) {
 	}
 }
 
-// TestNobodyIsHeldWithoutNeed: where the GPU has room for all, nobody is suspended,
-// however different their needs.
+// TestNobodyIsHeldWithoutNeed tests that no guest is suspended if the GPU can serve all, however
+// different their needs are.
 func TestNobodyIsHeldWithoutNeed(t *testing.T) {
 	for seed := range uint64(5) {
 		p := program{kernel: 100 * us, batch: 1, think: 900 * us}
-		if o := p.beside("dfq", 3, seed); o.held > 0 {
-			t.Errorf("%d suspensions", o.held)
+		if o := p.beside("dfq", 3, seed); o.suspensions > 0 {
+			t.Errorf("%d suspensions", o.suspensions)
 		}
 	}
 }
 
-// TestDFQSoonKnowsWhoPauses: one that has more than its part beside some that pause is
-// suspended soon after they all began, whatever was in the long phase in which they did.
+// TestDFQSoonKnowsWhoPauses tests that a guest that gets more than its part beside guests that
+// pause is suspended soon after they all began, whatever happened in the long phase in which they
+// began.
 func TestDFQSoonKnowsWhoPauses(t *testing.T) {
 	for _, started := range []time.Duration{10 * ms, 30 * ms, 60 * ms} { // before that phase ended
 		for _, before := range []int{0, 1} { // phases of which the policy was told
@@ -250,7 +254,7 @@ func TestDFQSoonKnowsWhoPauses(t *testing.T) {
 				t.Fatal(err)
 			}
 			var now time.Duration
-			tell := func(length, working time.Duration) (held []fairshare.GuestID) {
+			tell := func(length, working time.Duration) (suspended []fairshare.GuestID) {
 				st := fairshare.State{Round: sliceRound, Slices: limits}
 				for id := range fairshare.GuestID(5) {
 					// Each goes around in 2.9 ms, and pauses 0.8 of that.
@@ -265,29 +269,29 @@ func TestDFQSoonKnowsWhoPauses(t *testing.T) {
 				verdicts, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length, Spread: true}, st)
 				for _, v := range verdicts {
 					if v.Action == fairshare.Suspend {
-						held = append(held, v.Guest)
+						suspended = append(suspended, v.Guest)
 					}
 				}
-				return held
+				return suspended
 			}
 			for range before {
 				tell(restingRound, 0)
 			}
-			phases, held := 0, tell(restingRound, started)
-			for ; len(held) == 0 && phases < 20; phases++ {
-				held = tell(sliceRound, sliceRound)
+			phases, suspended := 0, tell(restingRound, started)
+			for ; len(suspended) == 0 && phases < 20; phases++ {
+				suspended = tell(sliceRound, sliceRound)
 			}
-			if !slices.Equal(held, []fairshare.GuestID{1}) || phases > 2 {
-				t.Errorf("begun %v before the end of a phase, with %d before that: suspended %v after %d more", started, before, held, phases)
+			if !slices.Equal(suspended, []fairshare.GuestID{1}) || phases > 2 {
+				t.Errorf("begun %v before the end of a phase, with %d before that: suspended %v after %d more", started, before, suspended, phases)
 			}
 		}
 	}
 }
 
-// TestDFQSoonWaitsForShortKernels: a program with short kernels beside four throttles, of
-// which each waits for its turn, is waited for some rounds after it has begun, whatever its
-// guest did just before: it has next to nothing of the GPU until then, and what little time
-// it was without work looks like much.
+// TestDFQSoonWaitsForShortKernels tests that a program with short kernels, each of which waits for
+// the turns of four throttles, is waited for some rounds after it has begun, whatever its guest did
+// just before. Until then it has next to nothing of the GPU, and the short time that it was without
+// work looks long.
 func TestDFQSoonWaitsForShortKernels(t *testing.T) {
 	none := fairshare.Guest{ID: 1, Weight: 1, NoWork: sliceRound, Idle: sliceRound}
 	loading, ending := none, none
@@ -309,11 +313,11 @@ func TestDFQSoonWaitsForShortKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 		var now time.Duration
-		tell := func(first fairshare.Guest, used, dry time.Duration) (held int) {
+		tell := func(first fairshare.Guest, used, noWork time.Duration) (suspended int) {
 			now += sliceRound
 			st := fairshare.State{Round: sliceRound, Slices: limits, Guests: []fairshare.Guest{first}}
 			for id := range fairshare.GuestID(4) {
-				g := fairshare.Guest{ID: id + 2, Weight: 1, Used: used, NoWork: dry, Idle: first.Idle}
+				g := fairshare.Guest{ID: id + 2, Weight: 1, Used: used, NoWork: noWork, Idle: first.Idle}
 				if used > 0 {
 					g.Active, g.Backlogged, g.Runs, g.Groups = true, true, 6, 1
 				}
@@ -322,27 +326,28 @@ func TestDFQSoonWaitsForShortKernels(t *testing.T) {
 			verdicts, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: sliceRound, Watched: sliceRound, Spread: true}, st)
 			for _, v := range verdicts {
 				if v.Action == fairshare.Suspend && v.Guest != 1 {
-					held++
+					suspended++
 				}
 			}
-			return held
+			return suspended
 		}
 		for _, g := range before {
 			tell(g, 0, sliceRound)
 		}
 		began := fairshare.Guest{ID: 1, Weight: 1, Used: 65 * us, NoWork: 10 * ms, Idle: 10 * ms, Runs: 3, Groups: 1, Active: true, Backlogged: true}
-		phases, held := 1, tell(began, 1500*us, 14*ms)
+		phases, suspended := 1, tell(began, 1500*us, 14*ms)
 		began.Used, began.NoWork, began.Idle, began.Runs = 130*us, 50*us, ms, 6
-		for ; held == 0 && phases < 50; phases++ {
-			held = tell(began, 3*ms, 9*ms)
+		for ; suspended == 0 && phases < 50; phases++ {
+			suspended = tell(began, 3*ms, 9*ms)
 		}
-		if most := 7; held != 4 || phases > most {
-			t.Errorf("%s: %d of 4 suspended after %d rounds, want all after %d at the most", name, held, phases, most)
+		if most := 7; suspended != 4 || phases > most {
+			t.Errorf("%s: %d of 4 suspended after %d rounds, want all after %d at the most", name, suspended, phases, most)
 		}
 	}
 }
 
-// TestNobodyIsHeldForOneAtItsCap, also not in the moment in which that may work again.
+// TestNobodyIsHeldForOneAtItsCap tests that no guest is suspended for the sake of one at its cap,
+// not even at the moment when that one may run again.
 func TestNobodyIsHeldForOneAtItsCap(t *testing.T) {
 	for _, capped := range []float64{0.01, 0.05, 0.2} {
 		r := rand.New(rand.NewPCG(3, 1))
@@ -352,8 +357,8 @@ func TestNobodyIsHeldForOneAtItsCap(t *testing.T) {
 		s.deep = 2 * ms
 		s.shares(time.Second)
 		parts, busy := s.shares(5 * time.Second)
-		if guests[1].holds > 0 || math.Abs(parts[0]-capped) > 0.02 || busy < 0.97 {
-			t.Errorf("cap %v: shares %.3f, the other was suspended %d times, the GPU executed %.3f of the time", capped, parts, guests[1].holds, busy)
+		if guests[1].suspensions > 0 || math.Abs(parts[0]-capped) > 0.02 || busy < 0.97 {
+			t.Errorf("cap %v: shares %.3f, the other was suspended %d times, the GPU executed %.3f of the time", capped, parts, guests[1].suspensions, busy)
 		}
 	}
 }

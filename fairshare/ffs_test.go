@@ -11,8 +11,8 @@ import (
 	"vgpud/fairshare"
 )
 
-// FLEP §5.2.2: "a kernel i runs on the GPU for an epoch of length T × W_i", with
-// "the minimum value for T such that ΣO_i / (T·ΣW_i) ≤ max_overhead".
+// TestFFSEpochs tests FLEP §5.2.2: "a kernel i runs on the GPU for an epoch of length T × W_i",
+// with "the minimum value for T such that ΣO_i / (T·ΣW_i) ≤ max_overhead".
 func TestFFSEpochs(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -31,14 +31,14 @@ func TestFFSEpochs(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			s := newKernelSim("ffs", fairshare.Options{MaxOverhead: test.overhead, Evictions: fairshare.Rate{PerSecond: -1}}, guests(test.weights...)...)
 			for i, c := range test.costs {
-				// The eviction takes all of the cost.
+				// The eviction itself takes all of the cost.
 				s.submit(&kernel{Launch: fairshare.Launch{Guest: fairshare.GuestID(i + 1), Evictable: true}, work: time.Second, leave: c, unknown: c == 0})
 			}
 			var got []time.Duration
 			var began time.Duration
 			s.watch = func(ev fairshare.Event, verdicts []fairshare.Verdict) {
 				if ev.Kind == fairshare.Evicted {
-					began = s.now // the GPU is the next one's
+					began = s.now // the GPU passes to the next guest
 				}
 				for _, v := range verdicts {
 					if v.Action == fairshare.Evict {
@@ -56,12 +56,12 @@ func TestFFSEpochs(t *testing.T) {
 	}
 }
 
-// FLEP's kernels (table 1, large and small inputs), in µs.
+// flepKernels are the kernels of FLEP's table 1, with large and small inputs.
 var flepKernels = []time.Duration{11106 * us, 521 * us, 15775 * us, 728 * us, 7364 * us, 811 * us, 5419 * us, 952 * us,
 	15905 * us, 938 * us, 5840 * us, 484 * us, 2579 * us, 1499 * us, 30634 * us, 720 * us}
 
-// The shares of two guests that keep launching one kernel, weighted 2:1 (FLEP
-// §6.3.3), are within 2 points of that, and what that costs within 10 %.
+// TestFFSShares tests that the shares of two guests that keep launching one kernel, weighted 2:1
+// (FLEP §6.3.3), are within 2 points of the weights, and that the cost is within 10 %.
 func TestFFSShares(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := rapid.SampledFrom([]fairshare.Rate{{}, {PerSecond: -1}}).Draw(t, "rate")
@@ -70,7 +70,7 @@ func TestFFSShares(t *testing.T) {
 			k := &kernel{Launch: fairshare.Launch{Guest: fairshare.GuestID(g + 1), Evictable: true}, work: rapid.SampledFrom(flepKernels).Draw(t, "kernel"),
 				leave: time.Duration(rapid.IntRange(5, 400).Draw(t, "leave µs")) * us, again: time.Duration(rapid.IntRange(0, 100).Draw(t, "again µs")) * us,
 				pause: time.Duration(rapid.IntRange(0, 20).Draw(t, "pause µs")) * us, repeat: true}
-			// Some keep a few launches queued, some launch the next when one is done.
+			// Some guests keep a few launches queued, others launch the next when one is done.
 			for range rapid.IntRange(1, 3).Draw(t, "depth") {
 				twin := *k
 				s.submit(&twin)
@@ -91,8 +91,9 @@ func TestFFSShares(t *testing.T) {
 	})
 }
 
-// What ffs loses, evictions and the GPU's waits for the host together, is within its bound, whichever that is: where
-// launches follow each other after a while, evictions have less of it.
+// TestFFSHoldsItsBound tests that the total loss of ffs, to evictions and to the GPU's waits for
+// the host, is within any bound. If launches follow each other after a delay, less of the bound
+// remains for evictions.
 func TestFFSHoldsItsBound(t *testing.T) {
 	for _, bound := range []float64{0, 0.05, 0.03} {
 		s := newKernelSim("ffs", fairshare.Options{MaxOverhead: bound, Evictions: fairshare.Rate{PerSecond: -1}}, guests(2, 1)...)
@@ -117,8 +118,8 @@ func TestFFSHoldsItsBound(t *testing.T) {
 	}
 }
 
-// Weights hold for any number of guests, however many launches each has at a
-// time, and where some of them can't be evicted.
+// TestFFSHoldsWeights tests that weights hold for any number of guests, however many launches each
+// has at a time, and even if some launches can't be evicted.
 func TestFFSHoldsWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		weights := make([]float64, rapid.IntRange(2, 6).Draw(t, "guests"))
@@ -149,8 +150,9 @@ func TestFFSHoldsWeights(t *testing.T) {
 	})
 }
 
-// A guest whose kernels run for as long as they may, and can't be evicted, owes all of that: its neighbour, who is
-// entitled to a third, has nearly a quarter in any 20 seconds, as soon as there is a kernel on the GPU.
+// TestFFSOwesWholeKernels tests that a guest whose kernels can't be evicted, and run for as long as
+// they may, is charged for all of that time. Its neighbour, which is entitled to a third, has
+// nearly a quarter in any 20 seconds, from when a kernel is on the GPU.
 func TestFFSOwesWholeKernels(t *testing.T) {
 	s := newKernelSim("ffs", fairshare.Options{}, guests(1, 2)...)
 	for range 16 {
@@ -173,8 +175,8 @@ func TestFFSOwesWholeKernels(t *testing.T) {
 	}
 }
 
-// A guest that has no more work saves nothing up, and one that is slow to come
-// back is not waited for for long.
+// TestFFSSavesNothing tests that a guest without work saves nothing up, and that the policy does
+// not wait long for one that is slow to return.
 func TestFFSSavesNothing(t *testing.T) {
 	s := newKernelSim("ffs", fairshare.Options{}, guests(1, 1)...)
 	s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Evictable: true}, work: 50 * us, repeat: true, pause: 5 * ms, leave: 50 * us})
@@ -192,8 +194,8 @@ func TestFFSSavesNothing(t *testing.T) {
 	}
 }
 
-// None starves: a guest that has work has the GPU within a round and what can't
-// be evicted.
+// TestFFSWaits tests that no guest starves: one that has work gets the GPU within a round and the
+// time of launches that can't be evicted.
 func TestFFSWaits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 6).Draw(t, "guests")
@@ -209,8 +211,8 @@ func TestFFSWaits(t *testing.T) {
 			s.submit(k)
 		}
 		s.run(200 * ms)
-		// A round is T·ΣW and, for each, what leaving takes too long; and an epoch
-		// that is not worth an eviction is for the next round.
+		// A round is T·ΣW, and for each guest the time by which its evictions take too long. An
+		// epoch that is too short for an eviction is left to the next round.
 		rounds := 2 * (max(10*costs, time.Second/time.Duration(fairshare.DefaultRate.PerSecond)) + time.Duration(n)*longest)
 		for _, k := range s.done {
 			if wait := k.started - k.Arrived; wait > rounds {

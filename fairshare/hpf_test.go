@@ -12,8 +12,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// verdictRun and verdictEvict are what a policy says of one launch for another's
-// guest.
+// verdictRun and verdictEvict return verdicts about one launch for another launch's guest.
 func verdictRun(guest fairshare.GuestID, id fairshare.LaunchID) fairshare.Verdict {
 	return fairshare.Verdict{Guest: guest, Launch: id, Action: fairshare.Run}
 }
@@ -22,8 +21,7 @@ func verdictEvict(guest fairshare.GuestID, id fairshare.LaunchID, cause fairshar
 	return fairshare.Verdict{Guest: guest, Launch: id, Action: fairshare.Evict, BelowSM: math.MaxUint32, For: cause, Spatial: use}
 }
 
-// decisions asks a new policy once for each state of launches, and returns what
-// it says to the last.
+// decisions calls a new policy once for each state of launches, and returns its last verdicts.
 func decisions(t *testing.T, policy string, ev fairshare.Event, states ...[]fairshare.Launch) []fairshare.Verdict {
 	t.Helper()
 	p, err := fairshare.New(policy, fairshare.Options{})
@@ -37,7 +35,7 @@ func decisions(t *testing.T, policy string, ev fairshare.Event, states ...[]fair
 	return slices.Clone(v)
 }
 
-// FLEP figure 6, line by line, with K_r, launch 1, running.
+// TestHPFFigure6 tests FLEP figure 6, line by line, with K_r, launch 1, running.
 func TestHPFFigure6(t *testing.T) {
 	running := func(priority int, remaining time.Duration) fairshare.Launch {
 		return fairshare.Launch{ID: 1, Guest: 1, Running: true, Evictable: true, Priority: priority,
@@ -95,9 +93,9 @@ func TestHPFFigure6(t *testing.T) {
 	}
 }
 
-// As printed, figure 6 loses a new kernel of the running one's priority (lines 13
-// and 14 never enqueue it) and one that Schedule_for_queue preempts (lines 28 to
-// 30 never enqueue it again). Here both finish.
+// TestHPFLosesNoKernel tests two cases in which figure 6 as printed loses a kernel: a new kernel of
+// the running one's priority, which lines 13 and 14 never enqueue, and one that Schedule_for_queue
+// preempts, which lines 28 to 30 never enqueue again. Here both finish.
 func TestHPFLosesNoKernel(t *testing.T) {
 	s := newKernelSim("hpf", fairshare.Options{}, guests(1, 1, 1)...)
 	long := s.submit(&kernel{Launch: fairshare.Launch{Guest: 1, Evictable: true}, work: 10 * ms, leave: 50 * us, again: 10 * us})
@@ -111,11 +109,12 @@ func TestHPFLosesNoKernel(t *testing.T) {
 	}
 }
 
-// The urgent launch waits for no more than an eviction, whatever else there is.
+// TestHPFUrgentLatency tests that the urgent launch waits for no more than an eviction, whatever
+// else is there.
 func TestHPFUrgentLatency(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newKernelSim("hpf", fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}}, guests(1, 1, 1, 1)...)
-		var worst time.Duration // to leave, and to share with what can't
+		var worst time.Duration // for evictions, and for sharing with launches that can't be evicted
 		for g := range 3 {
 			k := drawKernel(t, fairshare.GuestID(g+1))
 			k.Priority, k.repeat, k.Evictable = rapid.IntRange(0, 3).Draw(t, "priority"), true, true
@@ -143,8 +142,9 @@ func TestHPFUrgentLatency(t *testing.T) {
 	})
 }
 
-// Of equals the short one is done first, for the mean of (T_w + T_e)/T_e: by more
-// than reordering without preemption, which is better than order of arrival.
+// TestHPFMinimizesDegradation tests that among equal priorities the short launch is done first,
+// which lowers the mean of (T_w + T_e)/T_e: more than reordering without preemption does, which in
+// turn is better than the order of arrival.
 func TestHPFMinimizesDegradation(t *testing.T) {
 	degradation := func(policy string) (mean float64) {
 		s := newKernelSim(policy, fairshare.Options{}, guests(1, 1, 1)...)
@@ -163,7 +163,7 @@ func TestHPFMinimizesDegradation(t *testing.T) {
 	}
 }
 
-// drawKernel draws a kernel as they come.
+// drawKernel draws a random kernel.
 func drawKernel(t *rapid.T, guest fairshare.GuestID) *kernel {
 	micros := func(name string, least, most int) time.Duration {
 		return time.Duration(rapid.IntRange(least, most).Draw(t, name)) * us
@@ -177,7 +177,7 @@ func drawKernel(t *rapid.T, guest fairshare.GuestID) *kernel {
 	}
 }
 
-// report fails the test for what the policy said and must not say.
+// report fails the test if the policy returned a verdict that it must not return.
 func (s *kernelSim) report(t *rapid.T) {
 	t.Helper()
 	for _, e := range s.errors {

@@ -7,11 +7,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKept: the time for which the GPU is kept for guests is charged to them, and once: who
-// are awaited at the same time share it.
+// TestKept tests that the time for which the GPU is kept for guests is charged to them, and only
+// once: guests awaited at the same time share it.
 func TestKept(t *testing.T) {
 	const us = time.Microsecond
-	const keep = 370 * us // for how long after a launch's end
+	const keep = 370 * us // measured from a launch's end
 	batch := Launch{ID: 1, Guest: 1, Evictable: true, EvictionCost: keep - 2*switchCost}
 	second := Launch{ID: 2, Guest: 2, Priority: 1, Running: true}
 	third := Launch{ID: 3, Guest: 3, Priority: 1, Running: true}
@@ -22,8 +22,8 @@ func TestKept(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name     string
-		alone    bool          // the second guest has none
-		ended    time.Duration // how long before the third guest's launch that of the second ended
+		alone    bool          // the second guest has no launch
+		ended    time.Duration // how long before the end of the third guest's launch that of the second guest's was
 		first    []Launch      // are there when it ends
 		requests []request
 		want     [2]time.Duration // for the second, and the third
@@ -83,8 +83,8 @@ func (k *keeping) takeKeptIdle(id GuestID) (d time.Duration) {
 	return d
 }
 
-// TestKeptOfQuietTime: what was kept for a guest in quiet time that nobody watched is not
-// taken for left to it either, by the polling phase that stands for it.
+// TestKeptOfQuietTime tests that time kept for a guest in an unmeasured quiet phase is not also
+// counted as left unused by it, through the polling phase that stands for the quiet phase.
 func TestKeptOfQuietTime(t *testing.T) {
 	const ms = time.Millisecond
 	for _, watched := range []time.Duration{0, 10 * ms, 20 * ms} {
@@ -94,7 +94,7 @@ func TestKeptOfQuietTime(t *testing.T) {
 			{ID: 1, Weight: 1, Active: true, Backlogged: true, Quota: Quota{Guarantee: 0.5}},
 			{ID: 2, Weight: 1, Active: true, Backlogged: true},
 		}}
-		// Half of the time is kept for the first, and the GPU is idle then.
+		// Half of the time the GPU is kept for the first guest, and is idle.
 		tell := func(now time.Duration, phase PhaseKind, length, watched time.Duration) {
 			for i := range st.Guests {
 				st.Guests[i].Idle, st.Guests[i].Used = watched/2, watched/4

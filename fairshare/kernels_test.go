@@ -13,7 +13,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// kernelPolicies are those that decide about launches.
+// kernelPolicies returns the names of the policies that decide about launches.
 func kernelPolicies() []string {
 	return slices.DeleteFunc(fairshare.Names(), func(name string) bool { return !fairshare.ByKernel(name) })
 }
@@ -24,10 +24,10 @@ func TestByKernel(t *testing.T) {
 	}
 }
 
-// Whatever arrives, is evictable or not, finishes, and is told or kept from the
-// policy: no launch is lost, each runs at most once at a time, verdicts are about
-// launches that are there, and no guest causes more evictions than it may. The
-// simulated GPU holds every verdict against that.
+// TestNoLaunchIsLost tests that whatever arrives, is evictable or not, finishes, and is reported to
+// the policy or not, no launch is lost, each runs at most once at a time, verdicts are about
+// existing launches, and no guest causes more evictions than it may. The simulated GPU checks every
+// verdict for that.
 func TestNoLaunchIsLost(t *testing.T) {
 	for _, policy := range kernelPolicies() {
 		t.Run(policy, func(t *testing.T) {
@@ -74,8 +74,8 @@ func TestNoLaunchIsLost(t *testing.T) {
 	}
 }
 
-// Where verdicts come to nothing, or guests vanish with what they have, the
-// policies go by the state they are shown: that costs time, and no launch.
+// TestLostVerdicts tests verdicts that are lost and guests that vanish with their launches. The
+// policies go by the state that they are shown, so that this costs time, but no launch.
 func TestLostVerdicts(t *testing.T) {
 	for _, policy := range kernelPolicies() {
 		t.Run(policy, func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestLostVerdicts(t *testing.T) {
 	}
 }
 
-// Quotas hold under policies about launches as under others, and a guest that is
-// at its cap leaves the GPU to the rest.
+// TestQuotasHoldLaunches tests that quotas hold under policies about launches as under the others,
+// and that a guest at its cap leaves the GPU to the rest.
 func TestQuotasHoldLaunches(t *testing.T) {
 	for _, policy := range kernelPolicies() {
 		t.Run(policy, func(t *testing.T) {
@@ -136,26 +136,25 @@ func TestQuotasHoldLaunches(t *testing.T) {
 	}
 }
 
-// rounds goes on for d, and tells the policy of what was used every few
-// milliseconds.
+// rounds runs for d, and reports usage to the policy every few milliseconds.
 func (s *kernelSim) rounds(d time.Duration) {
 	const length = 5 * ms
-	had, dry, idle := maps.Clone(s.had), maps.Clone(s.dry), s.idle
+	had, noWork, idle := maps.Clone(s.had), maps.Clone(s.noWork), s.idle
 	for end := s.now + d; s.now < end; {
 		s.run(s.now + length)
 		for i := range s.st.Guests {
 			g := &s.st.Guests[i]
-			g.Used, g.NoWork, g.Idle = s.had[g.ID]-had[g.ID], s.dry[g.ID]-dry[g.ID], s.idle-idle
+			g.Used, g.NoWork, g.Idle = s.had[g.ID]-had[g.ID], s.noWork[g.ID]-noWork[g.ID], s.idle-idle
 			g.Active, g.Backlogged = g.NoWork < length, s.has(g.ID)
 		}
-		had, dry, idle = maps.Clone(s.had), maps.Clone(s.dry), s.idle
+		had, noWork, idle = maps.Clone(s.had), maps.Clone(s.noWork), s.idle
 		s.decide(fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: length, Watched: length})
 	}
 }
 
-// FLEP §6.4: "FLEP preempts just enough SMs to host all CTAs launched by the
-// high-priority kernel", where kernels can be on the GPU side by side; elsewhere
-// the verdict says that it is of no use. What was taken is given back at the end.
+// TestSpatialEviction tests FLEP §6.4: "FLEP preempts just enough SMs to host all CTAs launched by
+// the high-priority kernel", if kernels can be on the GPU side by side. Otherwise the verdict says
+// that spatial eviction is of no use. The SMs taken are given back at the end.
 func TestSpatialEviction(t *testing.T) {
 	long := fairshare.Launch{ID: 1, Guest: 1, Running: true, Evictable: true, Blocks: 10000, PerSM: 8, Context: 1}
 	small := fairshare.Launch{ID: 2, Guest: 2, Priority: 1, Blocks: 40, PerSM: 8, Context: 1} // FLEP §6.1: 40 CTAs need 5 SMs
@@ -206,8 +205,8 @@ func TestSpatialEviction(t *testing.T) {
 	}
 }
 
-// A small urgent kernel beside a long one costs it less by taking some of the SMs
-// than by taking all (FLEP figure 15), and takes no longer.
+// TestSpatialCostsLess tests that a small urgent kernel beside a long one costs it less by taking
+// some of the SMs than by taking all (FLEP figure 15), and takes no longer itself.
 func TestSpatialCostsLess(t *testing.T) {
 	run := func(temporal bool) (long, urgent time.Duration) {
 		s := newKernelSim("hpf", fairshare.Options{Temporal: temporal}, guests(1, 1)...)
@@ -227,7 +226,8 @@ func TestSpatialCostsLess(t *testing.T) {
 	}
 }
 
-// Deciding allocates nothing once it has run for a while.
+// TestDecideAllocatesNothing tests that deciding allocates nothing once a policy has run for a
+// while.
 func TestDecideAllocatesNothing(t *testing.T) {
 	for _, policy := range kernelPolicies() {
 		decide := busyDecide(t, policy)
@@ -240,8 +240,8 @@ func TestDecideAllocatesNothing(t *testing.T) {
 	}
 }
 
-// busyDecide is a decision among 256 launches of 16 guests, as time goes by: each
-// call is one event, and what the policy says is done.
+// busyDecide returns a function that decides among 256 launches of 16 guests as time passes. Each
+// call handles one event and applies the policy's verdicts.
 func busyDecide(tb testing.TB, policy string) func() {
 	p, err := fairshare.New(policy, fairshare.Options{})
 	if err != nil {
@@ -267,7 +267,7 @@ func busyDecide(tb testing.TB, policy string) func() {
 				l.Running, l.Evicting = false, false
 				ev = fairshare.Event{Kind: fairshare.Evicted, Guest: l.Guest, Launch: l.ID}
 			case l.Used > l.Predicted:
-				// Done; its guest launches the same again.
+				// The launch is done, and its guest launches the same again.
 				ev = fairshare.Event{Kind: fairshare.Finished, Guest: l.Guest, Launch: l.ID}
 				done := *l
 				copy(st.Launches[i:], st.Launches[i+1:])

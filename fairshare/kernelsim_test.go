@@ -13,25 +13,24 @@ import (
 type kernel struct {
 	fairshare.Launch
 	work    time.Duration // how long it runs alone
-	leave   time.Duration // from the word until it has left
-	again   time.Duration // what launching it once more costs
+	leave   time.Duration // how long it takes to leave when told
+	again   time.Duration // what relaunching it costs
 	at      time.Duration // when it arrives
 	repeat  bool          // whether its guest launches it again when it is done
-	pause   time.Duration // before that
-	unknown bool          // whether the policy is not told how long it takes, or its eviction
+	pause   time.Duration // before it launches it again
+	unknown bool          // whether the policy doesn't know its duration and eviction cost
 
-	left     float64       // of work, and of what came on top
-	leftAt   time.Duration // when what was told to leave has left; 0: nothing was
-	started  time.Duration // first let run; below 0: never
+	left     float64       // of work, and of added costs
+	leftAt   time.Duration // when it will have left after it was told to; 0: it was not
+	started  time.Duration // when it first ran; below 0: never
 	finished time.Duration
 	evicted  int
 }
 
-// kernelSim runs launches as a policy says, and tells it what it does. One launch
-// has the GPU at a time; where the policy lets more run, they take turns, or share
-// the SMs where one of them has left some. Where guests' contexts have to be loaded,
-// turn says how long that takes: one that is being loaded can't be told to leave before
-// it has been.
+// kernelSim runs launches as a policy decides, and reports events to the policy. One launch has the
+// GPU at a time. If the policy runs more, they take turns, or share the SMs if one of them has left
+// some. turn is the time to load a guest's context, if contexts must be loaded: a launch whose
+// context is being loaded can't be told to leave before that is done.
 type kernelSim struct {
 	now     time.Duration
 	policy  fairshare.Policy
@@ -39,21 +38,21 @@ type kernelSim struct {
 	coming  []*kernel // in order of time
 	here    []*kernel // in order of arrival
 	done    []*kernel
-	asked   time.Duration // when the policy wants to be asked; 0: not
+	asked   time.Duration // when the policy wants to be called; 0: never
 	next    fairshare.LaunchID
 	had     map[fairshare.GuestID]time.Duration // GPU time, leaving included
-	dry     map[fairshare.GuestID]time.Duration // time without a launch
-	lost    time.Duration                       // to leaving and launching again
+	noWork  map[fairshare.GuestID]time.Duration // time without a launch
+	lost    time.Duration                       // to evictions and relaunches
 	idle    time.Duration
-	turn    time.Duration     // to load a guest's context in another's place
-	loaded  fairshare.GuestID // whose is
+	turn    time.Duration     // time to load a guest's context in place of another's
+	loaded  fairshare.GuestID // the guest whose context is loaded
 	ready   time.Duration     // when it is loaded
-	turning time.Duration     // all that loading took
+	turning time.Duration     // total loading time
 	scratch []float64
 	errors  []string
-	watch   func(ev fairshare.Event, v []fairshare.Verdict) // after each decision, before it is carried out
-	evicted map[fairshare.GuestID]int                       // by for whose sake
-	lossy   func() bool                                     // whether a verdict comes to nothing
+	watch   func(ev fairshare.Event, v []fairshare.Verdict) // called after each decision, before it is applied
+	evicted map[fairshare.GuestID]int                       // evictions by the guest for whose sake they were
+	lossy   func() bool                                     // whether a verdict is lost
 }
 
 func newKernelSim(policy string, o fairshare.Options, guests ...fairshare.Guest) *kernelSim {
@@ -61,12 +60,12 @@ func newKernelSim(policy string, o fairshare.Options, guests ...fairshare.Guest)
 	if err != nil {
 		panic(err)
 	}
-	s := &kernelSim{policy: p, had: map[fairshare.GuestID]time.Duration{}, dry: map[fairshare.GuestID]time.Duration{}, evicted: map[fairshare.GuestID]int{}}
+	s := &kernelSim{policy: p, had: map[fairshare.GuestID]time.Duration{}, noWork: map[fairshare.GuestID]time.Duration{}, evicted: map[fairshare.GuestID]int{}}
 	s.st = fairshare.State{Guests: guests, SMs: 16, Round: 20 * ms}
 	return s
 }
 
-// guests makes guests with weights, numbered from 1.
+// guests returns guests with the given weights, numbered from 1.
 func guests(weights ...float64) (all []fairshare.Guest) {
 	for i, w := range weights {
 		all = append(all, fairshare.Guest{ID: fairshare.GuestID(i + 1), Weight: w, Active: true, Backlogged: true})
@@ -74,7 +73,7 @@ func guests(weights ...float64) (all []fairshare.Guest) {
 	return all
 }
 
-// submit has a kernel arrive.
+// submit schedules a kernel's arrival.
 func (s *kernelSim) submit(k *kernel) *kernel {
 	s.next++
 	k.ID = s.next
@@ -92,7 +91,7 @@ func (s *kernelSim) submit(k *kernel) *kernel {
 	return k
 }
 
-// rates are how fast each of those here goes on, and whether the GPU is in use.
+// rates returns the speed of each present kernel, and whether the GPU is in use.
 func (s *kernelSim) rates() (rates []float64, busy bool) {
 	s.scratch = slices.Grow(s.scratch[:0], len(s.here))[:len(s.here)]
 	rates = s.scratch
@@ -124,7 +123,7 @@ func (s *kernelSim) rates() (rates []float64, busy bool) {
 	return rates, busy
 }
 
-// run goes on until t.
+// run advances the simulation to time t.
 func (s *kernelSim) run(t time.Duration) {
 	for {
 		s.catchUp()
@@ -155,7 +154,7 @@ func (s *kernelSim) run(t time.Duration) {
 	}
 }
 
-// load loads the context of whose kernel is next to run, once nobody is leaving.
+// load loads the context of the kernel that runs next, once no kernel is leaving.
 func (s *kernelSim) load() {
 	if s.turn == 0 || s.now < s.ready || slices.ContainsFunc(s.here, func(k *kernel) bool { return k.leftAt > s.now }) {
 		return
@@ -168,14 +167,14 @@ func (s *kernelSim) load() {
 	s.turning += s.turn
 }
 
-// pass lets time go by in which nothing happens.
+// pass advances time by d, in which nothing happens.
 func (s *kernelSim) pass(d time.Duration, rates []float64, busy bool) {
 	if !busy {
 		s.idle += d
 	}
 	for i := range s.st.Guests {
 		if id := s.st.Guests[i].ID; !s.has(id) {
-			s.dry[id] += d
+			s.noWork[id] += d
 		}
 	}
 	leaving := false
@@ -199,7 +198,7 @@ func (s *kernelSim) has(id fairshare.GuestID) bool {
 	return slices.ContainsFunc(s.here, func(k *kernel) bool { return k.Guest == id })
 }
 
-// catchUp tells the policy what has happened up to now.
+// catchUp reports to the policy what has happened up to now.
 func (s *kernelSim) catchUp() {
 	for again := true; again; {
 		again = false
@@ -248,7 +247,7 @@ func (s *kernelSim) catchUp() {
 	}
 }
 
-// decide asks the policy and does as it says.
+// decide asks the policy and applies its verdicts.
 func (s *kernelSim) decide(ev fairshare.Event) {
 	s.st.Launches = s.st.Launches[:0]
 	for _, k := range s.here {

@@ -6,17 +6,17 @@ import "time"
 // the verdicts.
 type launchPolicy struct {
 	evictions
-	verdicts []Verdict
-	held     bool // whether any guest is suspended
+	verdicts     []Verdict
+	anySuspended bool // whether any guest is suspended
 }
 
 // begin begins a decision. Guests that an earlier policy left suspended are resumed: these policies
 // make launches wait, not guests.
 func (d *launchPolicy) begin(now time.Duration, st *State) {
-	d.verdicts, d.held = d.verdicts[:0], false
+	d.verdicts, d.anySuspended = d.verdicts[:0], false
 	for i := range st.Guests {
 		if st.Guests[i].Suspended {
-			d.held = true
+			d.anySuspended = true
 			d.verdicts = append(d.verdicts, Verdict{Guest: st.Guests[i].ID, Action: Resume})
 		}
 	}
@@ -27,7 +27,7 @@ func (d *launchPolicy) begin(now time.Duration, st *State) {
 // none of its launches is let run, and those that were let run are not counted on to keep the GPU
 // in use.
 func (d *launchPolicy) suspended(st *State, id GuestID) bool {
-	if !d.held {
+	if !d.anySuspended {
 		return false
 	}
 	for i := range st.Guests {

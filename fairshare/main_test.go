@@ -7,10 +7,9 @@ import (
 	"testing"
 )
 
-// TestMain draws the same cases each time, unless told otherwise: shares after a
-// second or two are statistics, and one case in some thousands lies outside any
-// bound that is worth holding. `go test ./fairshare -rapid.seed=N
-// -rapid.checks=10000` looks further.
+// TestMain makes rapid draw the same cases each time unless a flag says otherwise. Shares after a
+// second or two are statistics, and one case in some thousands lies outside any useful bound. `go
+// test ./fairshare -rapid.seed=N -rapid.checks=10000` checks more cases.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	seeded := false

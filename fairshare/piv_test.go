@@ -9,7 +9,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// EffiSha §7 on priority-based immediate eviction, sentence by sentence.
+// TestPIV tests EffiSha §7 on priority-based immediate eviction, sentence by sentence.
 func TestPIV(t *testing.T) {
 	l := func(id fairshare.LaunchID, priority int, running bool) fairshare.Launch {
 		return fairshare.Launch{ID: id, Guest: fairshare.GuestID(id), Priority: priority, Running: running, Evictable: true}
@@ -36,9 +36,9 @@ func TestPIV(t *testing.T) {
 	}
 }
 
-// "The EffiSha runtime daemon schedules kernels purely based on their initial
-// priorities": nothing that could be evicted is on the GPU while something more
-// urgent waits; and "leaves low-priority kernels facing the risk of starvation".
+// TestPIVNeverInverts tests "The EffiSha runtime daemon schedules kernels purely based on their
+// initial priorities": no evictable launch is on the GPU while a more urgent one waits. This
+// "leaves low-priority kernels facing the risk of starvation".
 func TestPIVNeverInverts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newKernelSim("piv", fairshare.Options{Evictions: fairshare.Rate{PerSecond: -1}}, guests(1, 1, 1, 1)...)
@@ -70,10 +70,10 @@ func TestPIVStarves(t *testing.T) {
 	}
 }
 
-// Kernel slicing (PKM in EffiSha §8.3: it "partitions the kernel grid into subgrids
-// and launches subgrids as separate kernels. This way, the GPU kernel can be
-// preempted at the subgrid granularity") is the same policy about launches that
-// can't be evicted: an urgent one waits for at most a slice.
+// TestPIVWithSlices tests kernel slicing (PKM in EffiSha §8.3: it "partitions the kernel grid into
+// subgrids and launches subgrids as separate kernels. This way, the GPU kernel can be preempted at
+// the subgrid granularity"). It is the same policy with launches that can't be evicted: an urgent
+// one waits for at most a slice.
 func TestPIVWithSlices(t *testing.T) {
 	s := newKernelSim("piv", fairshare.Options{Alone: true}, guests(1, 1)...)
 	slice := 250 * us
@@ -93,8 +93,7 @@ func TestPIVWithSlices(t *testing.T) {
 	}
 }
 
-// eachDecided calls f with each pair of launches of which one waits and the other
-// runs when verdicts have been carried out.
+// eachDecided applies the verdicts and calls f with each pair of a waiting and a running launch.
 func (s *kernelSim) eachDecided(v []fairshare.Verdict, f func(waiting, running *kernel)) {
 	said := map[fairshare.LaunchID]fairshare.Action{}
 	for _, v := range v {

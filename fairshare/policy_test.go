@@ -26,10 +26,11 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// With nothing to hold them, long kernels win (LoGA figure 2).
+// TestNoneIsUnfair tests that without a policy that suspends guests, long kernels win (LoGA figure
+// 2).
 func TestNoneIsUnfair(t *testing.T) {
 	s := newSim("none", true, 1, &simGuest{weight: 4, length: 1 * ms}, &simGuest{weight: 1, length: 4 * ms})
-	s.guests[0].held = true // left by an earlier policy
+	s.guests[0].suspended = true // left by an earlier policy
 	used, _ := s.use(s.rounds(1000 * ms))
 	if diff := cmp.Diff([]float64{0.2, 0.8}, used, cmpopts.EquateApprox(0, 0.02)); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
@@ -39,9 +40,9 @@ func TestNoneIsUnfair(t *testing.T) {
 	}
 }
 
-// LoGA's rule as printed charges a suspended guest for quiet phases in which it
-// did not run: with equal weights and kernels of 1 ms and 0.5 ms the first ends
-// up with what it gets in polling phases. Weighted dfq halves the GPU.
+// TestPrintedRuleFails tests that LoGA's rule as printed charges a suspended guest for quiet phases
+// in which it did not run. With equal weights and kernels of 1 ms and 0.5 ms, the first guest gets
+// only what it uses in polling phases. Weighted dfq halves the GPU.
 func TestPrintedRuleFails(t *testing.T) {
 	share := func(policy string) float64 {
 		s := newSim(policy, false, 1, &simGuest{weight: 1, length: 1 * ms}, &simGuest{weight: 1, length: 500 * us})
@@ -59,8 +60,8 @@ func TestPrintedRuleFails(t *testing.T) {
 	}
 }
 
-// By mean command length a guest whose commands are long looks like one that
-// uses the GPU a lot (LoGA §5.5).
+// TestLogaCLMistakesLengthForUse tests that by mean command length a guest with long commands looks
+// like one that uses the GPU a lot (LoGA §5.5).
 func TestLogaCLMistakesLengthForUse(t *testing.T) {
 	suspended := func(policy string) (rounds int) {
 		s := newSim(policy, false, 1,
@@ -70,7 +71,7 @@ func TestLogaCLMistakesLengthForUse(t *testing.T) {
 			s.round()
 			s.run(s.now + simPoll)
 			s.phase(fairshare.PollPhase, simPoll, simPoll, true)
-			if s.guests[0].held {
+			if s.guests[0].suspended {
 				rounds++
 			}
 		}
@@ -107,8 +108,8 @@ func TestEntitlement(t *testing.T) {
 	}
 }
 
-// Water-filling gives nobody more than it demands, wastes nothing that is
-// demanded, and leaves those unsatisfied at one level per weight.
+// TestEntitlementProperties tests that water-filling gives no guest more than it demands, wastes
+// nothing that is demanded, and leaves unsatisfied guests at one level per weight.
 func TestEntitlementProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "guests")
@@ -134,8 +135,8 @@ func TestEntitlementProperties(t *testing.T) {
 	})
 }
 
-// The policies, and what foresees durations, are pure: they import nothing that could touch the world, read no
-// clock, wait for nothing, and start no goroutine.
+// TestPure tests that the policies and the duration predictor are pure: they import nothing that
+// has effects, read no clock, wait for nothing, and start no goroutine.
 func TestPure(t *testing.T) {
 	allowed := map[string]bool{`"fmt"`: true, `"maps"`: true, `"math"`: true, `"slices"`: true, `"time"`: true,
 		`"container/list"`: true, `"gonum.org/v1/gonum/mat"`: true}

@@ -9,9 +9,9 @@ import (
 	"vgpud/fairshare"
 )
 
-// TestPrintedRuleHasQuietPhases: a guest is charged for the polling and the quiet phase
-// before it, is suspended when it is ahead by more than the two, for the next quiet phase,
-// and runs when that ends (LoGA §3.4).
+// TestPrintedRuleHasQuietPhases tests that a guest is charged for the polling phase and the quiet
+// phase before it, is suspended for the next quiet phase if it is ahead by more than the two, and
+// is resumed at the end of that phase (LoGA §3.4).
 func TestPrintedRuleHasQuietPhases(t *testing.T) {
 	for _, name := range []string{"dfq-loga", "loga-cl"} {
 		policy, err := fairshare.New(name, fairshare.Options{})
@@ -20,7 +20,7 @@ func TestPrintedRuleHasQuietPhases(t *testing.T) {
 		}
 		suspend := []fairshare.Verdict{{Guest: 1, Action: fairshare.Suspend}}
 		resume := []fairshare.Verdict{{Guest: 1, Action: fairshare.Resume}}
-		held := false
+		suspended := false
 		var now time.Duration
 		for i, round := range []struct {
 			quiet, poll time.Duration
@@ -30,9 +30,9 @@ func TestPrintedRuleHasQuietPhases(t *testing.T) {
 		}{
 			// 3/4 and 1/4 of 12 ms: ahead by 6, and 12 are allowed.
 			{quiet: 11 * ms, poll: ms, used: [2]time.Duration{750 * us, 250 * us}},
-			// Ahead by 6 as before, and 2 are allowed.
+			// Ahead by 6 as before, but only 2 are allowed.
 			{quiet: ms, poll: ms, used: [2]time.Duration{500 * us, 500 * us}, polled: suspend},
-			// It ran while polled, so it stays ahead by as much, and 10 are allowed.
+			// It ran in the polling phase, so it stays ahead by as much, and 10 are allowed.
 			{quiet: 9 * ms, poll: ms, used: [2]time.Duration{500 * us, 500 * us}, quieted: resume},
 		} {
 			for _, ev := range []fairshare.Event{
@@ -43,7 +43,7 @@ func TestPrintedRuleHasQuietPhases(t *testing.T) {
 				st := fairshare.State{Round: 6 * ms}
 				want := round.quieted
 				for j, used := range round.used {
-					g := fairshare.Guest{ID: fairshare.GuestID(j + 1), Weight: 1, Active: true, Backlogged: true, Suspended: held && j == 0}
+					g := fairshare.Guest{ID: fairshare.GuestID(j + 1), Weight: 1, Active: true, Backlogged: true, Suspended: suspended && j == 0}
 					if ev.Phase == fairshare.PollPhase {
 						g.Used, g.Runs = used, 1
 						want = round.polled
@@ -55,7 +55,7 @@ func TestPrintedRuleHasQuietPhases(t *testing.T) {
 					t.Errorf("%s, round %d, phase %d: verdicts (-want +got):\n%s", name, i, ev.Phase, diff)
 				}
 				for _, v := range got {
-					held = v.Action == fairshare.Suspend
+					suspended = v.Action == fairshare.Suspend
 				}
 			}
 		}

@@ -96,8 +96,8 @@ type allowance struct {
 	// the newest state.
 	withheld time.Duration
 	waits    bool
-	// held reports whether the policy wants it suspended.
-	held bool
+	// wantSuspended reports whether the policy wants the guest suspended.
+	wantSuspended bool
 	// factor is what its weight is multiplied by for the policy.
 	factor float64
 	seen   uint64 // generation of the newest state that had the guest
@@ -166,7 +166,7 @@ func (b *bounded) sync(st *State) {
 		b.quotas = b.quotas || g.Quota != Quota{}
 		a := b.of[g.ID]
 		if a == nil {
-			a = &allowance{held: g.Suspended, factor: 1, turned: math.MinInt64 / 2}
+			a = &allowance{wantSuspended: g.Suspended, factor: 1, turned: math.MinInt64 / 2}
 			b.of[g.ID] = a
 		}
 		a.seen = b.generation
@@ -454,39 +454,39 @@ func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdict
 		// Where it says nothing it wants what it was told of, unless that was a
 		// quota's doing.
 		if g := &st.Guests[i]; !g.Suspended {
-			b.of[g.ID].held = false
+			b.of[g.ID].wantSuspended = false
 		}
 	}
 	for _, v := range inner {
 		a := b.of[v.Guest]
 		switch {
-		case v.Action == Evict && v.For == v.Guest && a != nil && a.held && a.behind:
+		case v.Action == Evict && v.For == v.Guest && a != nil && a.wantSuspended && a.behind:
 			// The policy wanted it suspended, but it won't be.
 		case v.Action == Run && a != nil && (a.capped || a.yields):
 			again = true
 		case v.Action != Suspend && v.Action != Resume:
 			b.verdicts = append(b.verdicts, v)
 		case a != nil:
-			a.held = v.Action == Suspend
+			a.wantSuspended = v.Action == Suspend
 		}
 	}
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		a := b.of[g.ID]
-		hold := a.held
+		suspend := a.wantSuspended
 		switch {
 		case a.capped, a.yields:
-			if hold = true; !a.held {
+			if suspend = true; !a.wantSuspended {
 				b.verdicts = b.clear(now, st, g.ID, b.verdicts)
 			}
 		case a.behind:
-			hold = false
+			suspend = false
 		}
-		if hold == g.Suspended {
+		if suspend == g.Suspended {
 			continue
 		}
 		v := Verdict{Guest: g.ID, Action: Resume}
-		if hold {
+		if suspend {
 			v.Action = Suspend
 		}
 		b.verdicts = append(b.verdicts, v)

@@ -40,8 +40,8 @@ func ones(n int) []float64 {
 	return d
 }
 
-// A guest with a cap that has the GPU for itself gets just that, under any
-// policy, and its duty cycle is not too short to be worth it.
+// TestCapAlone tests that a guest with a cap that has the GPU to itself gets exactly its cap under
+// any policy, and that its duty cycle is not too short to be efficient.
 func TestCapAlone(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, measured := anyPolicy(t)
@@ -57,8 +57,8 @@ func TestCapAlone(t *testing.T) {
 	})
 }
 
-// What a guest is said to have used, be it years, keeps it from the GPU for as long as a
-// cap may, and no longer.
+// TestCapIsPaidBackInTheEnd tests that a guest's reported use, even if it is years, keeps it off
+// the GPU for as long as a cap may, and no longer.
 func TestCapIsPaidBackInTheEnd(t *testing.T) {
 	inner, err := fairshare.New("none", fairshare.Options{})
 	if err != nil {
@@ -66,7 +66,7 @@ func TestCapIsPaidBackInTheEnd(t *testing.T) {
 	}
 	p := fairshare.Bound(inner)
 	st := fairshare.State{Round: 20 * ms, Guests: []fairshare.Guest{{ID: 1, Weight: 1, Quota: fairshare.Quota{Cap: 0.1}, Active: true, Backlogged: true, Charged: 10 * 365 * 24 * time.Hour}}}
-	now, held := time.Hour, time.Duration(0)
+	now, suspended := time.Hour, time.Duration(0)
 	for range 100 {
 		now += 10 * time.Second
 		v, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 10 * time.Second, Watched: 10 * time.Second}, st)
@@ -75,15 +75,16 @@ func TestCapIsPaidBackInTheEnd(t *testing.T) {
 		}
 		st.Guests[0].Charged = 0
 		if st.Guests[0].Suspended {
-			held += 10 * time.Second
+			suspended += 10 * time.Second
 		}
 	}
-	if held < 9*time.Minute || held > 11*time.Minute {
-		t.Errorf("held for %v", held)
+	if suspended < 9*time.Minute || suspended > 11*time.Minute {
+		t.Errorf("suspended for %v", suspended)
 	}
 }
 
-// A guest with a guarantee gets it beside guests of any weight, under any policy.
+// TestGuaranteeHolds tests that a guest with a guarantee gets it beside guests of any weight, under
+// any policy.
 func TestGuaranteeHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, measured := anyPolicy(t)
@@ -100,9 +101,8 @@ func TestGuaranteeHolds(t *testing.T) {
 	})
 }
 
-// Under dfq, guests with quotas get what weights and quotas entitle them to,
-// those at no bound share by weight, and the GPU is idle only where all are
-// capped.
+// TestQuotasAndWeights tests that under dfq guests get what weights and quotas entitle them to:
+// those at no bound share by weight, and the GPU is idle only if all are capped.
 func TestQuotasAndWeights(t *testing.T) {
 	for _, test := range []struct {
 		name     string
@@ -142,7 +142,7 @@ func TestQuotasAndWeights(t *testing.T) {
 	}
 }
 
-// Quotas may change at any time, and count from then on.
+// TestQuotasChange tests that quotas may change at any time, and apply from then on.
 func TestQuotasChange(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guests := backlogged(t, 4)
@@ -162,7 +162,8 @@ func TestQuotasChange(t *testing.T) {
 	})
 }
 
-// A quota that goes leaves nothing to make up for, however long it was there.
+// TestQuotaLeavesNoDebt tests that a removed quota leaves nothing to make up for, however long it
+// applied.
 func TestQuotaLeavesNoDebt(t *testing.T) {
 	for _, quota := range []fairshare.Quota{{Cap: 0.5, Guarantee: 0.5}, {Cap: 0.6, Guarantee: 0.5}, {Guarantee: 0.6}, {Cap: 0.5}, {Cap: 0.1}} {
 		guests := []*simGuest{{weight: 1, length: 200 * us}, {weight: 1, length: 200 * us}, {weight: 1, length: 200 * us}}
@@ -182,8 +183,8 @@ func TestQuotaLeavesNoDebt(t *testing.T) {
 	}
 }
 
-// A guarantee is not for idling: for a guest that can't use its own, or only
-// shows work, hardly anybody is suspended.
+// TestGuaranteeThatIsNotUsed tests that hardly any guest is suspended for one that can't use its
+// guarantee, or only shows work.
 func TestGuaranteeThatIsNotUsed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := rapid.SampledFrom([]string{"none", "dfq"}).Draw(t, "policy")
@@ -207,8 +208,8 @@ func TestGuaranteeThatIsNotUsed(t *testing.T) {
 	})
 }
 
-// A guest has its guarantee from when it begins, also right after it loaded what it
-// computes with and left the GPU to nobody meanwhile.
+// TestGuaranteeAfterLoading tests that a guest has its guarantee from when it begins, even right
+// after it loaded its data and left the GPU idle meanwhile.
 func TestGuaranteeAfterLoading(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy := rapid.SampledFrom([]string{"none", "dfq"}).Draw(t, "policy")
@@ -217,12 +218,12 @@ func TestGuaranteeAfterLoading(t *testing.T) {
 		g.weight, g.quota.Guarantee = 0.1, part(t, 30, 80, "guarantee")
 		s := newSim(policy, true, rapid.Uint64().Draw(t, "seed"), guests...)
 		for _, o := range guests {
-			o.attend = false
+			o.attached = false
 		}
-		g.attend, g.pretend, g.ready = true, true, time.Hour
+		g.attached, g.pretend, g.ready = true, true, time.Hour
 		s.rounds(time.Duration(rapid.IntRange(100, 1000).Draw(t, "loads ms")) * ms)()
 		for _, o := range guests {
-			o.attend = true
+			o.attached = true
 		}
 		g.pretend, g.ready = false, s.now
 		used, _ := s.use(s.rounds(500 * ms))
@@ -232,16 +233,16 @@ func TestGuaranteeAfterLoading(t *testing.T) {
 	})
 }
 
-// A guest that is without work lacks nothing: once back it gets its guarantee,
-// and no more of what it did not ask for.
+// TestGuaranteeIsNotSavedUp tests that a guest without work lacks nothing: when it returns it gets
+// its guarantee, and no compensation for the time in which it had no work.
 func TestGuaranteeIsNotSavedUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		guests := backlogged(t, 4)
 		g := guests[0]
-		g.weight, g.quota.Guarantee, g.attend = 0.1, part(t, 10, 50, "guarantee"), false
+		g.weight, g.quota.Guarantee, g.attached = 0.1, part(t, 10, 50, "guarantee"), false
 		s := newSim("dfq", rapid.Bool().Draw(t, "measured"), rapid.Uint64().Draw(t, "seed"), guests...)
 		s.rounds(3 * time.Second)()
-		g.attend = true
+		g.attached = true
 		used, _ := s.use(s.rounds(time.Second))
 		if used[0] > g.quota.Guarantee+0.1 {
 			t.Errorf("used %.3f in the first second with a guarantee of %v", used[0], g.quota.Guarantee)
@@ -249,7 +250,7 @@ func TestGuaranteeIsNotSavedUp(t *testing.T) {
 	})
 }
 
-// Where nobody has a quota, a policy is as it was.
+// TestBoundWithoutQuotas tests that a policy is unchanged if no guest has a quota.
 func TestBoundWithoutQuotas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		policy, measured := anyPolicy(t)
@@ -277,8 +278,8 @@ func TestBoundWithoutQuotas(t *testing.T) {
 	})
 }
 
-// Whatever a policy says about launches passes, and a guest is released when
-// there is no quota to hold it for any more.
+// TestBoundPassesOnAndReleases tests that all verdicts about launches pass, and that a guest is
+// resumed when no quota is left for which to suspend it.
 func TestBoundPassesOnAndReleases(t *testing.T) {
 	launch := fairshare.Verdict{Guest: 1, Launch: 7, Action: fairshare.Evict}
 	p := fairshare.Bound(policyFunc(func() []fairshare.Verdict { return []fairshare.Verdict{launch} }))
@@ -299,7 +300,7 @@ func TestBoundPassesOnAndReleases(t *testing.T) {
 	}
 }
 
-// policyFunc is a policy that always says the same.
+// policyFunc is a policy that returns the same verdicts each time.
 type policyFunc func() []fairshare.Verdict
 
 func (f policyFunc) Decide(time.Duration, fairshare.Event, fairshare.State) ([]fairshare.Verdict, time.Duration) {
@@ -331,9 +332,9 @@ func TestEntitlementWithQuotas(t *testing.T) {
 	}
 }
 
-// What is entitled keeps to all bounds, wastes nothing, and is by weight among
-// those at no bound: at a bound, who is at its most has no more per weight than
-// they, and who is at its least no less.
+// TestEntitlementWithQuotasProperties tests that entitlements respect all bounds, waste nothing,
+// and are by weight among guests at no bound. A guest at its upper bound has no more per weight
+// than those, and one at its lower bound no less.
 func TestEntitlementWithQuotasProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 12).Draw(t, "guests")

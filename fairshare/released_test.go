@@ -11,11 +11,12 @@ import (
 	"vgpud/fairshare"
 )
 
-// released are the policies by the rule that LoGA's authors published.
+// released are the policies with the rule that LoGA's authors released.
 var released = []string{"loga", "loga-spans"}
 
-// TestReleasedRuleHolds has two guests that always have work: the released rule halves
-// the GPU where the printed one leaves the longer kernels what they get in polling phases.
+// TestReleasedRuleHolds tests that for two guests that always have work the released rule halves
+// the GPU, whereas under the printed rule the longer kernels get only what they use in polling
+// phases.
 func TestReleasedRuleHolds(t *testing.T) {
 	for _, policy := range released {
 		for _, length := range []time.Duration{ms, 2 * ms} {
@@ -28,7 +29,7 @@ func TestReleasedRuleHolds(t *testing.T) {
 	}
 }
 
-// TestReleasedRuleHoldsAnyLengths has more guests with kernels of any lengths.
+// TestReleasedRuleHoldsAnyLengths does the same with more guests and kernels of any lengths.
 func TestReleasedRuleHoldsAnyLengths(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var guests []*simGuest
@@ -45,13 +46,13 @@ func TestReleasedRuleHoldsAnyLengths(t *testing.T) {
 	})
 }
 
-// told is a policy that is told of rounds: in each, 1 ms of polling shows what the
-// guests used, after 5 ms of quiet time.
+// told drives a policy through rounds. In each, 1 ms of polling shows what the guests used, after 5
+// ms of quiet time.
 type told struct {
-	t      *testing.T
-	policy fairshare.Policy
-	now    time.Duration
-	held   map[fairshare.GuestID]bool
+	t         *testing.T
+	policy    fairshare.Policy
+	now       time.Duration
+	suspended map[fairshare.GuestID]bool
 }
 
 func newTold(t *testing.T, policy string) *told {
@@ -59,16 +60,16 @@ func newTold(t *testing.T, policy string) *told {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &told{t: t, policy: p, held: make(map[fairshare.GuestID]bool)}
+	return &told{t: t, policy: p, suspended: make(map[fairshare.GuestID]bool)}
 }
 
-// round tells of a round in which guests 1, 2… were seen to use so much, and returns who
-// is held after it.
-func (x *told) round(used ...time.Duration) (held []fairshare.GuestID) {
+// round reports a round in which guests 1, 2… used the given times, and returns the guests that are
+// suspended after it.
+func (x *told) round(used ...time.Duration) (suspended []fairshare.GuestID) {
 	for _, ev := range []fairshare.Event{{Phase: fairshare.QuietPhase, Length: 5 * ms}, {Phase: fairshare.PollPhase, Length: ms, Watched: ms}} {
 		st := fairshare.State{Round: 6 * ms}
 		for i, u := range used {
-			g := fairshare.Guest{ID: fairshare.GuestID(i + 1), Weight: 1, Active: true, Backlogged: true, Suspended: x.held[fairshare.GuestID(i+1)]}
+			g := fairshare.Guest{ID: fairshare.GuestID(i + 1), Weight: 1, Active: true, Backlogged: true, Suspended: x.suspended[fairshare.GuestID(i+1)]}
 			if ev.Phase == fairshare.PollPhase && u > 0 {
 				g.Used, g.Runs = u, 1
 			}
@@ -80,64 +81,64 @@ func (x *told) round(used ...time.Duration) (held []fairshare.GuestID) {
 			x.t.Errorf("verdicts at the end of a quiet phase: %v", verdicts)
 		}
 		for _, v := range verdicts {
-			x.held[v.Guest] = v.Action == fairshare.Suspend
+			x.suspended[v.Guest] = v.Action == fairshare.Suspend
 		}
 	}
 	for i := range used {
-		if id := fairshare.GuestID(i + 1); x.held[id] {
-			held = append(held, id)
+		if id := fairshare.GuestID(i + 1); x.suspended[id] {
+			suspended = append(suspended, id)
 		}
 	}
-	return held
+	return suspended
 }
 
-// TestReleasedKeepsWhoIsHeld has one guest use twice what the other uses. When it is more
-// than a round ahead it is held through the next polling phase too, in which the other is
-// alone, and pays for it: then the first is ahead by less than a round again.
+// TestReleasedKeepsWhoIsHeld has one guest use twice what the other uses. When it is more than a
+// round ahead, it stays suspended through the next polling phase. The other guest is alone in that
+// phase and is charged for it, so that the first is ahead by less than a round again.
 func TestReleasedKeepsWhoIsHeld(t *testing.T) {
 	for _, policy := range released {
 		x := newTold(t, policy)
 		var got [][]fairshare.GuestID
 		for range 5 {
 			used := []time.Duration{600 * us, 300 * us}
-			if x.held[1] {
+			if x.suspended[1] {
 				used = []time.Duration{0, ms}
 			}
 			got = append(got, x.round(used...))
 		}
 		// It is ahead by 1/3 of a round more each time, until that is 4/3.
 		if diff := cmp.Diff([][]fairshare.GuestID{nil, nil, nil, {1}, nil}, got); diff != "" {
-			t.Errorf("%s: held after each round (-want +got):\n%s", policy, diff)
+			t.Errorf("%s: suspended after each round (-want +got):\n%s", policy, diff)
 		}
 	}
 }
 
-// TestReleasedDoesNotCountWhoNeverRan has a third guest that is never seen to execute,
-// though it has work: the first would be held for its sake for good, if it counted in the
-// least virtual time.
+// TestReleasedDoesNotCountWhoNeverRan has a third guest that never executes although it has work.
+// If it counted in the least virtual time, the first guest would be suspended forever for its sake.
 func TestReleasedDoesNotCountWhoNeverRan(t *testing.T) {
 	for _, policy := range released {
 		x := newTold(t, policy)
 		heldFor := 0
 		for range 40 {
 			used := []time.Duration{600 * us, 300 * us, 0}
-			if x.held[1] {
+			if x.suspended[1] {
 				used = []time.Duration{0, ms, 0}
 				heldFor++
 			}
 			x.round(used...)
 		}
 		if heldFor < 8 || heldFor > 11 {
-			t.Errorf("%s: the first guest was held for %d rounds of 40, want every fourth", policy, heldFor)
+			t.Errorf("%s: the first guest was suspended for %d rounds of 40, want every fourth", policy, heldFor)
 		}
-		if x.held[3] {
-			t.Errorf("%s: the guest that never ran is held", policy)
+		if x.suspended[3] {
+			t.Errorf("%s: the guest that never ran is suspended", policy)
 		}
 	}
 }
 
-// TestReleasedHoldsWhoIsAheadWhileNobodyRuns: of a round in which nobody was seen to
-// execute, no time counts, so that any lead is too much. It ends when another one runs.
+// TestReleasedHoldsWhoIsAheadWhileNobodyRuns tests that the time of a round in which no guest
+// executed does not count, so that a guest with any lead is suspended. It is resumed when another
+// guest runs.
 func TestReleasedHoldsWhoIsAheadWhileNobodyRuns(t *testing.T) {
 	x := newTold(t, "loga")
 	got := [][]fairshare.GuestID{
@@ -147,39 +148,39 @@ func TestReleasedHoldsWhoIsAheadWhileNobodyRuns(t *testing.T) {
 		x.round(0, ms),
 	}
 	if diff := cmp.Diff([][]fairshare.GuestID{nil, {1}, {1}, nil}, got); diff != "" {
-		t.Errorf("held after each round (-want +got):\n%s", diff)
+		t.Errorf("suspended after each round (-want +got):\n%s", diff)
 	}
 }
 
-// TestReleasedMeasures has one guest with few long kernels and one with many short ones,
-// which uses more: by GPU time the second is ahead, by the mean span the first.
+// TestReleasedMeasures has one guest with few long kernels and another with many short ones, which
+// uses more. By GPU time the second is ahead, by mean length the first.
 func TestReleasedMeasures(t *testing.T) {
 	for policy, want := range map[string]fairshare.GuestID{"loga": 2, "loga-spans": 1} {
 		p, err := fairshare.New(policy, fairshare.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var held []fairshare.GuestID
+		var suspended []fairshare.GuestID
 		for i := range 20 {
 			st := fairshare.State{Guests: []fairshare.Guest{
 				{ID: 1, Weight: 1, Active: true, Used: 300 * us, Runs: 1}, {ID: 2, Weight: 1, Active: true, Used: 600 * us, Runs: 6},
 			}}
 			verdicts, _ := p.Decide(time.Duration(i)*ms, fairshare.Event{Phase: fairshare.PollPhase, Length: ms, Watched: ms}, st)
 			for _, v := range verdicts {
-				held = append(held, v.Guest)
+				suspended = append(suspended, v.Guest)
 			}
-			if held != nil {
+			if suspended != nil {
 				break
 			}
 		}
-		if diff := cmp.Diff([]fairshare.GuestID{want}, held); diff != "" {
-			t.Errorf("%s: first held (-want +got):\n%s", policy, diff)
+		if diff := cmp.Diff([]fairshare.GuestID{want}, suspended); diff != "" {
+			t.Errorf("%s: first suspended (-want +got):\n%s", policy, diff)
 		}
 	}
 }
 
-// TestReleasedForgivesNothingToWhoWasAway: a guest that had no work for long begins where the
-// others are: they are not held until it has caught up.
+// TestReleasedForgivesNothingToWhoWasAway tests that a guest that had no work for long begins at
+// the others' virtual time: they are not suspended until it has caught up.
 func TestReleasedForgivesNothingToWhoWasAway(t *testing.T) {
 	for _, policy := range released {
 		x := newTold(t, policy)
@@ -187,15 +188,15 @@ func TestReleasedForgivesNothingToWhoWasAway(t *testing.T) {
 			x.round(600*us, 0)
 		}
 		for range 5 {
-			if held := x.round(300*us, 300*us); held != nil {
-				t.Fatalf("%s: %v held beside one that comes back", policy, held)
+			if suspended := x.round(300*us, 300*us); suspended != nil {
+				t.Fatalf("%s: %v suspended beside one that comes back", policy, suspended)
 			}
 		}
 	}
 }
 
-// TestReleasedChargesTheWholeRound: what a polling phase shows stands for the quiet phase
-// before it, too.
+// TestReleasedChargesTheWholeRound tests that usage in a polling phase also stands for the quiet
+// phase before it.
 func TestReleasedChargesTheWholeRound(t *testing.T) {
 	x := newTold(t, "loga")
 	var err error
@@ -206,8 +207,8 @@ func TestReleasedChargesTheWholeRound(t *testing.T) {
 	for range 5 {
 		got = append(got, x.round(600*us, 300*us))
 	}
-	// It is ahead by 2 ms of the 6 ms more each time.
+	// The guest's lead grows by 2 ms of the 6 ms each time.
 	if diff := cmp.Diff([][]fairshare.GuestID{nil, nil, nil, nil, {1}}, got); diff != "" {
-		t.Errorf("held after each round (-want +got):\n%s", diff)
+		t.Errorf("suspended after each round (-want +got):\n%s", diff)
 	}
 }

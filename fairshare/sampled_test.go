@@ -9,18 +9,18 @@ import (
 	"vgpud/fairshare"
 )
 
-// asker is a guest that, in every millisecond in which it may, issues some requests at
-// its begin, of which all complete within it.
+// asker is a guest that issues some requests at the start of every millisecond in which it may run.
+// All of them complete within that millisecond.
 type asker struct{ requests, calls uint64 }
 
-// sampling is NEON's policy over askers, asked whenever it wants to be.
+// sampling runs NEON's policy over askers, and calls it whenever it wants to be called.
 type sampling struct {
 	t      *testing.T
 	policy fairshare.Policy
 	now    time.Duration
 	askers []asker
 	guests []fairshare.Guest
-	stuck  bool // whether requests do not end any more
+	stuck  bool // whether requests no longer complete
 }
 
 func newSampling(t *testing.T, askers ...asker) *sampling {
@@ -35,8 +35,7 @@ func newSampling(t *testing.T, askers ...asker) *sampling {
 	return s
 }
 
-// step asks the policy once, and returns for how long it wants what it said to hold, and
-// for whom.
+// step calls the policy once. It returns for how long the verdicts apply, and which guests run.
 func (s *sampling) step() (length time.Duration, running []fairshare.GuestID) {
 	verdicts, next := s.policy.Decide(s.now, fairshare.Event{Kind: fairshare.Tick}, fairshare.State{Guests: s.guests})
 	if next <= 0 {
@@ -63,8 +62,8 @@ func (s *sampling) step() (length time.Duration, running []fairshare.GuestID) {
 	return next, running
 }
 
-// freeRun goes on to the end of the next free run, and returns how long that was, who
-// ran in it, and who alone before it.
+// freeRun runs to the end of the next free run. It returns the length of that, the guests that ran
+// in it, and the guests that ran alone before it.
 func (s *sampling) freeRun() (length time.Duration, running, alone []fairshare.GuestID) {
 	for range 1000 {
 		length, running := s.step()
@@ -80,9 +79,9 @@ func (s *sampling) freeRun() (length time.Duration, running, alone []fairshare.G
 	return 0, nil, nil
 }
 
-// TestNeonSharesByCalls has two guests that always have work: the one with the longer
-// kernels is held back for about as long as makes up for them. It is somewhat too long,
-// since with a look each millisecond its kernels seem to take half of one longer.
+// TestNeonSharesByCalls tests two guests that always have work: the one with longer kernels is
+// suspended for about as long as makes up for them. That is slightly too long, since with a poll
+// each millisecond its kernels seem to take half a millisecond longer.
 func TestNeonSharesByCalls(t *testing.T) {
 	s := newSim("neon", false, 1, &simGuest{weight: 1, length: ms}, &simGuest{weight: 1, length: 500 * us})
 	used, _ := s.use(s.rounds(20_000 * ms))
@@ -91,8 +90,8 @@ func TestNeonSharesByCalls(t *testing.T) {
 	}
 }
 
-// TestNeonSamplesOneByOne: each guest is alone for a millisecond, and then all run for
-// five times as long as that took together.
+// TestNeonSamplesOneByOne tests that each guest is alone for a millisecond, and then all run for
+// five times as long as the sampling took.
 func TestNeonSamplesOneByOne(t *testing.T) {
 	s := newSampling(t, asker{4, 4}, asker{4, 4}, asker{4, 4})
 	for range 3 {
@@ -106,10 +105,10 @@ func TestNeonSamplesOneByOne(t *testing.T) {
 	}
 }
 
-// TestNeonSkipsWhoIsHeld has one guest with calls of twice the length: it is ahead by a
-// third of a free run more each time, and held back when it is ahead by 4/3 of one. Then
-// it is skipped in the next sampling, and charged nothing; the free run after that is as
-// long as if it had been sampled.
+// TestNeonSkipsWhoIsHeld has one guest with calls of twice the length. Its lead grows by a third of
+// a free run each time, and it is suspended when it is ahead by 4/3 of one. Then it is skipped in
+// the next sampling and charged nothing. The free run after that is as long as if it had been
+// sampled.
 func TestNeonSkipsWhoIsHeld(t *testing.T) {
 	s := newSampling(t, asker{2, 2}, asker{4, 4})
 	type round struct {
@@ -132,13 +131,13 @@ func TestNeonSkipsWhoIsHeld(t *testing.T) {
 	}
 }
 
-// TestNeonChargesCalls: a call of several requests counts as one, in whole requests for
-// each call. Both guests' requests take a millisecond together.
+// TestNeonChargesCalls tests that a call of several requests counts as one, in whole requests per
+// call. Both guests' requests take a millisecond together.
 func TestNeonChargesCalls(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		a, b asker
-		held fairshare.GuestID // who is held back first in 30 rounds; 0: nobody
+		name      string
+		a, b      asker
+		suspended fairshare.GuestID // first guest suspended in 30 rounds; 0: none
 	}{
 		{"calls of equal length", asker{6, 2}, asker{2, 2}, 0},
 		{"seven requests in two calls are four a call", asker{7, 2}, asker{4, 2}, 1},
@@ -153,14 +152,14 @@ func TestNeonChargesCalls(t *testing.T) {
 				break
 			}
 		}
-		if first != test.held {
-			t.Errorf("%s: guest %d is held back first, want %d", test.name, first, test.held)
+		if first != test.suspended {
+			t.Errorf("%s: guest %d is suspended first, want %d", test.name, first, test.suspended)
 		}
 	}
 }
 
-// TestNeonDoesNotCountWhoAsksNothing: a guest that asks for nothing does not hold the
-// others back to it, and is sampled all the same.
+// TestNeonDoesNotCountWhoAsksNothing tests that a guest without requests does not hold the others
+// back, and is sampled all the same.
 func TestNeonDoesNotCountWhoAsksNothing(t *testing.T) {
 	s := newSampling(t, asker{2, 2}, asker{2, 2}, asker{0, 0})
 	for range 30 {
@@ -171,8 +170,8 @@ func TestNeonDoesNotCountWhoAsksNothing(t *testing.T) {
 	}
 }
 
-// TestNeonEndsASampleWithEnoughRequests: after 96 requests a guest is not sampled any
-// longer than it takes to notice.
+// TestNeonEndsASampleWithEnoughRequests tests that the sampling of a guest ends as soon as 96
+// requests are noticed.
 func TestNeonEndsASampleWithEnoughRequests(t *testing.T) {
 	p, err := fairshare.New("neon", fairshare.Options{Sample: 12 * ms})
 	if err != nil {
@@ -190,7 +189,8 @@ func TestNeonEndsASampleWithEnoughRequests(t *testing.T) {
 	}
 }
 
-// TestNeonDrains: nobody is sampled before all have ended what they have on the GPU.
+// TestNeonDrains tests that no guest is sampled before all have completed what they have on the
+// GPU.
 func TestNeonDrains(t *testing.T) {
 	s := newSampling(t, asker{1, 1}, asker{1, 1})
 	s.freeRun()
@@ -206,13 +206,13 @@ func TestNeonDrains(t *testing.T) {
 	}
 }
 
-// TestNeonWaitsForTheSampledGuest: a request that is under way when a guest's time is
-// over is waited for, and makes the free run longer.
+// TestNeonWaitsForTheSampledGuest tests that the policy waits for a request that is in flight at
+// the end of a guest's sample, and that this lengthens the free run.
 func TestNeonWaitsForTheSampledGuest(t *testing.T) {
 	s := newSampling(t, asker{1, 1}, asker{1, 1})
 	s.freeRun()
 	s.stuck = true
-	s.step() // the first guest has its millisecond, in which nothing ends
+	s.step() // the first guest has its millisecond, in which nothing completes
 	for range 3 {
 		if _, running := s.step(); running != nil {
 			t.Fatalf("%v run while the sampled guest's request is on the GPU", running)
@@ -227,7 +227,8 @@ func TestNeonWaitsForTheSampledGuest(t *testing.T) {
 	}
 }
 
-// TestNeonForgets: a guest that leaves while it is alone does not keep the others waiting.
+// TestNeonForgets tests that a guest that disappears while it is sampled does not keep the others
+// waiting.
 func TestNeonForgets(t *testing.T) {
 	s := newSampling(t, asker{1, 1}, asker{1, 1})
 	if _, running := s.step(); !cmp.Equal([]fairshare.GuestID{1}, running) {
@@ -240,7 +241,7 @@ func TestNeonForgets(t *testing.T) {
 	}
 }
 
-// anySuspended is a sampling in whose last free run the first guest was held back.
+// anySuspended returns a sampling in whose last free run the first guest was suspended.
 func anySuspended(t *testing.T) *sampling {
 	s := newSampling(t, asker{2, 2}, asker{4, 4})
 	for range 10 {
@@ -248,12 +249,12 @@ func anySuspended(t *testing.T) *sampling {
 			return s
 		}
 	}
-	t.Fatal("nobody is held back")
+	t.Fatal("nobody is suspended")
 	return nil
 }
 
-// TestNeonCountsWhoIsHeldBack: a guest that is held back is let run when the others ask for
-// nothing any more.
+// TestNeonCountsWhoIsHeldBack tests that a suspended guest is resumed when the others have no more
+// requests.
 func TestNeonCountsWhoIsHeldBack(t *testing.T) {
 	s := anySuspended(t)
 	s.askers[1] = asker{}
@@ -262,8 +263,8 @@ func TestNeonCountsWhoIsHeldBack(t *testing.T) {
 	}
 }
 
-// TestNeonForgetsWhoWasHeldBack: nothing is held against a guest that comes by the number of
-// one that has left.
+// TestNeonForgetsWhoWasHeldBack tests that a guest does not inherit the debt of a former guest with
+// the same ID.
 func TestNeonForgetsWhoWasHeldBack(t *testing.T) {
 	s := anySuspended(t)
 	s.guests[0].Suspended = false
@@ -275,9 +276,9 @@ func TestNeonForgetsWhoWasHeldBack(t *testing.T) {
 	}
 }
 
-// TestNeonSamplesNothingOfTheFreeRun: where nobody has anything on the GPU at the end of a free
-// run, those that are sampled first are sampled as long as the others are, and what they did in
-// the free run is no part of that.
+// TestNeonSamplesNothingOfTheFreeRun tests that, if no guest has anything on the GPU at the end of
+// a free run, the guests sampled first are sampled for as long as the others, and that their
+// requests in the free run do not count.
 func TestNeonSamplesNothingOfTheFreeRun(t *testing.T) {
 	s := newSampling(t, asker{20, 20}, asker{20, 20})
 	for range 30 {

@@ -7,30 +7,29 @@ import (
 	"vgpud/fairshare"
 )
 
-// simGuest is a guest of simGPU: it keeps kernels of about one length coming.
+// simGuest is a guest of simGPU. It keeps launching kernels of about one length.
 type simGuest struct {
-	id       fairshare.GuestID
-	weight   float64
-	quota    fairshare.Quota
-	length   time.Duration // of its kernels
-	think    time.Duration // between a completion and the next launch; 0: always backlogged
-	ready    time.Duration // when its next kernel comes, where it thinks
-	pretend  bool          // that there is work while it thinks
-	held     bool
-	holds    int  // times that it was suspended
-	attend   bool // whether it is attached and wants the GPU
-	used     time.Duration
-	dry      time.Duration
-	toldUsed time.Duration // used, up to the newest event
-	toldDry  time.Duration // dry, up to the newest event
-	spans    uint64
-	requests fairshare.Requests
-	asked    bool // since the policy was last asked, of the GPU
+	id          fairshare.GuestID
+	weight      float64
+	quota       fairshare.Quota
+	length      time.Duration // of its kernels
+	think       time.Duration // between a completion and the next launch; 0: always backlogged
+	ready       time.Duration // when its next kernel arrives, if it thinks
+	pretend     bool          // whether it shows work while it thinks
+	suspended   bool
+	suspensions int  // times that it was suspended
+	attached    bool // whether it is attached and wants the GPU
+	used        time.Duration
+	noWork      time.Duration
+	toldUsed    time.Duration // used, up to the newest event
+	toldNoWork  time.Duration // time without work, up to the newest event
+	spans       uint64
+	requests    fairshare.Requests
+	asked       bool // since the policy was last asked, of the GPU
 }
 
-// simGPU runs guests' kernels round-robin without preemption, and tells a policy
-// of rounds as the mediator would: with exact times in polling phases, and in
-// quiet phases where measured is set.
+// simGPU runs guests' kernels round-robin without preemption, and reports rounds to a policy as the
+// mediator would: with exact times in polling phases, and in quiet phases if measured is set.
 type simGPU struct {
 	now      time.Duration
 	guests   []*simGuest
@@ -42,7 +41,7 @@ type simGPU struct {
 	policy   fairshare.Policy
 	measured bool
 	rand     *rand.Rand
-	ask      time.Duration // when the policy wants to be asked again, 0: at the next event
+	ask      time.Duration // when the policy wants to be called again; 0: at the next event
 
 	suspensions int
 	state       fairshare.State
@@ -60,30 +59,30 @@ func newSim(policy string, measured bool, seed uint64, guests ...*simGuest) *sim
 	}
 	s := &simGPU{policy: fairshare.Bound(p), measured: measured, rand: rand.New(rand.NewPCG(seed, 2))}
 	for i, g := range guests {
-		g.id, g.attend = fairshare.GuestID(i+1), true
+		g.id, g.attached = fairshare.GuestID(i+1), true
 		s.guests = append(s.guests, g)
 	}
 	return s
 }
 
 // wants reports whether g has work at the present instant.
-func (s *simGPU) wants(g *simGuest) bool { return g == s.running || g.attend && g.ready <= s.now }
+func (s *simGPU) wants(g *simGuest) bool { return g == s.running || g.attached && g.ready <= s.now }
 
-// run executes until t, and asks the policy whenever it wants to be.
+// run executes until t, and calls the policy whenever it wants to be called.
 func (s *simGPU) run(t time.Duration) {
 	for s.ask > 0 && s.ask <= t {
 		s.execute(s.ask)
 		s.ask = 0
 		s.state.Guests = s.state.Guests[:0]
 		for _, g := range s.guests {
-			s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Backlogged: s.wants(g), Active: s.wants(g), Running: g == s.running, Suspended: g.held})
+			s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Backlogged: s.wants(g), Active: s.wants(g), Running: g == s.running, Suspended: g.suspended})
 		}
 		s.tell(fairshare.Event{Kind: fairshare.Tick})
 	}
 	s.execute(t)
 }
 
-// tell has the policy decide about s.state and carries out what it says.
+// tell calls the policy with s.state and applies its verdicts.
 func (s *simGPU) tell(ev fairshare.Event) {
 	for i, g := range s.guests {
 		g.requests.UnderWay, g.requests.Calls = g == s.running, g.requests.Completed
@@ -108,13 +107,13 @@ func (s *simGPU) execute(t time.Duration) {
 			step = min(step, s.left)
 		}
 		for _, g := range s.guests {
-			if g != s.running && g.attend && g.ready > s.now {
+			if g != s.running && g.attached && g.ready > s.now {
 				step = min(step, g.ready-s.now)
 			}
 		}
 		for _, g := range s.guests {
 			if !s.wants(g) {
-				g.dry += step
+				g.noWork += step
 			}
 		}
 		s.now += step
@@ -134,7 +133,7 @@ func (s *simGPU) execute(t time.Duration) {
 func (s *simGPU) dispatch() {
 	for range s.guests {
 		s.turn = (s.turn + 1) % len(s.guests)
-		if g := s.guests[s.turn]; g.attend && !g.held && g.ready <= s.now {
+		if g := s.guests[s.turn]; g.attached && !g.suspended && g.ready <= s.now {
 			s.running = g
 			s.left = time.Duration(float64(g.length) * (0.95 + 0.1*s.rand.Float64()))
 			g.spans++
@@ -146,22 +145,22 @@ func (s *simGPU) dispatch() {
 	}
 }
 
-// phase tells the policy of a phase that has just ended.
+// phase reports to the policy a phase that has just ended.
 func (s *simGPU) phase(kind fairshare.PhaseKind, length, watched time.Duration, seen bool) {
 	s.state.Guests = s.state.Guests[:0]
 	s.state.Round = simPoll + simQuiet
 	idle := s.idle - s.idled
 	s.idled = s.idle
 	for _, g := range s.guests {
-		used, dry := g.used-g.toldUsed, g.dry-g.toldDry
-		g.toldUsed, g.toldDry = g.used, g.dry
-		st := fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Runs: g.spans, NoWork: dry, Active: dry < length, Backlogged: s.wants(g),
-			Running: g == s.running, Suspended: g.held}
+		used, noWork := g.used-g.toldUsed, g.noWork-g.toldNoWork
+		g.toldUsed, g.toldNoWork = g.used, g.noWork
+		st := fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Runs: g.spans, NoWork: noWork, Active: noWork < length, Backlogged: s.wants(g),
+			Running: g == s.running, Suspended: g.suspended}
 		g.spans = 0
 		switch {
 		case seen:
 			st.Used, st.Idle = used, idle
-		case g.held:
+		case g.suspended:
 			st.Late = used
 		}
 		if g.pretend {
@@ -178,21 +177,21 @@ func (s *simGPU) carryOut(verdicts []fairshare.Verdict) {
 			if g.id != v.Guest {
 				continue
 			}
-			held := v.Action == fairshare.Suspend
-			if held && !g.held {
+			suspended := v.Action == fairshare.Suspend
+			if suspended && !g.suspended {
 				s.suspensions++
-				g.holds++
+				g.suspensions++
 			}
-			g.held = held
+			g.suspended = suspended
 		}
 	}
 }
 
-// changed tells the policy that the guests are others now.
+// changed reports to the policy that the set of guests has changed.
 func (s *simGPU) changed(g *simGuest) {
 	s.state.Guests = s.state.Guests[:0]
 	for _, g := range s.guests {
-		s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Backlogged: s.wants(g), Active: s.wants(g), Suspended: g.held})
+		s.state.Guests = append(s.state.Guests, fairshare.Guest{ID: g.id, Weight: g.weight, Quota: g.quota, Backlogged: s.wants(g), Active: s.wants(g), Suspended: g.suspended})
 	}
 	s.tell(fairshare.Event{Kind: fairshare.Changed, Guest: g.id})
 }
@@ -213,21 +212,21 @@ func (s *simGPU) round() {
 	}
 }
 
-// use is what each guest used over the time that f takes, as parts of it, and
-// the part it had no work.
-func (s *simGPU) use(f func()) (used, dry []float64) {
+// use runs f and returns the fractions of its time that each guest used and in which each had no
+// work.
+func (s *simGPU) use(f func()) (used, noWork []float64) {
 	start := s.now
 	before := make([][2]time.Duration, len(s.guests))
 	for i, g := range s.guests {
-		before[i] = [2]time.Duration{g.used, g.dry}
+		before[i] = [2]time.Duration{g.used, g.noWork}
 	}
 	f()
 	length := float64(s.now - start)
 	for i, g := range s.guests {
 		used = append(used, float64(g.used-before[i][0])/length)
-		dry = append(dry, float64(g.dry-before[i][1])/length)
+		noWork = append(noWork, float64(g.noWork-before[i][1])/length)
 	}
-	return used, dry
+	return used, noWork
 }
 
 // rounds runs for about the given time.

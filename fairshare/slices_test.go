@@ -13,12 +13,12 @@ import (
 	"vgpud/fairshare"
 )
 
-// limits are an H100's.
+// limits are those of an H100.
 var limits = fairshare.SliceLimits{
 	Loss: fairshare.DefaultSliceLoss, Switch: fairshare.DefaultSliceSwitch, Min: fairshare.DefaultMinSlice, Max: fairshare.DefaultMaxSlice,
 }
 
-// checkShares fails where a part is off by more than some points.
+// checkShares fails the test if a share is off by more than the given points.
 func checkShares(t rapid.TB, parts []float64, guests []*slicedGuest, points float64) {
 	t.Helper()
 	var sum float64
@@ -27,27 +27,27 @@ func checkShares(t rapid.TB, parts []float64, guests []*slicedGuest, points floa
 	}
 	for i, g := range guests {
 		if want := g.weight / sum; math.Abs(parts[i]-want) > points/100 {
-			t.Errorf("guest %d of weight %v got %.3f, is entitled to %.3f (of all: %.3f; slice %v, held %d times)", i, g.weight, parts[i], want, parts, g.slice, g.holds)
+			t.Errorf("guest %d of weight %v got %.3f, is entitled to %.3f (of all: %.3f; slice %v, suspended %d times)", i, g.weight, parts[i], want, parts, g.slice, g.suspensions)
 		}
 	}
 }
 
-// TestSlicesHoldWeights: over five seconds each of two to eight guests of weights
-// 1:2:4 is within a point of its entitlement where its kernels fill its slices; next to
-// none of the GPU is lost, and nobody is suspended for it.
+// TestSlicesHoldWeights tests that over five seconds each of two to eight guests of weights 1:2:4
+// is within a point of its entitlement if its kernels fill its slices. Next to none of the GPU is
+// lost, and no guest is suspended.
 func TestSlicesHoldWeights(t *testing.T) {
 	holdWeights(t, []time.Duration{300 * us, ms, 3 * ms, 7 * ms, 20 * ms}, 1, 0.97, 0)
 }
 
-// TestSlicesOfShortKernels: so it is where some have kernels of which as many as are on
-// the GPU end before the slice does. Suspensions of the others do the rest then.
+// TestSlicesOfShortKernels tests the same with some guests whose kernels on the GPU all end before
+// the slice does. Suspensions of the others make up for the rest.
 func TestSlicesOfShortKernels(t *testing.T) {
 	holdWeights(t, []time.Duration{50 * us, 50 * us, 100 * us, ms, 3 * ms, 20 * ms}, 1.5, 0.93, 60)
 }
 
-// holdWeights shares the GPU among guests of weights 1:2:4 with kernels of some of the
-// lengths: within some points, with the GPU busy for that part of the time at least,
-// and with so many suspensions of a guest in seven seconds at most.
+// holdWeights shares the GPU among guests of weights 1:2:4 with kernels of some of the lengths. It
+// checks that shares are within the given points, that the GPU is busy for at least leastBusy of
+// the time, and that a guest is suspended at most mostHolds times in seven seconds.
 func holdWeights(t *testing.T, lengths []time.Duration, points, leastBusy float64, mostHolds int) {
 	t.Helper()
 	for n := 2; n <= 8; n++ {
@@ -66,8 +66,8 @@ func holdWeights(t *testing.T, lengths []time.Duration, points, leastBusy float6
 					t.Errorf("the GPU executed %.3f of the time", busy)
 				}
 				for i, g := range guests {
-					if g.holds > mostHolds {
-						t.Errorf("guest %d was suspended %d times", i, g.holds)
+					if g.suspensions > mostHolds {
+						t.Errorf("guest %d was suspended %d times", i, g.suspensions)
 					}
 				}
 			})
@@ -75,7 +75,7 @@ func holdWeights(t *testing.T, lengths []time.Duration, points, leastBusy float6
 	}
 }
 
-// TestSlicesHoldAnyWeights: the same for weights and numbers of contexts as they come.
+// TestSlicesHoldAnyWeights tests the same for random weights and numbers of contexts.
 func TestSlicesHoldAnyWeights(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		seed := rapid.Uint64().Draw(r, "seed")
@@ -92,7 +92,7 @@ func TestSlicesHoldAnyWeights(t *testing.T) {
 	})
 }
 
-// TestSlicesFollowChanges: another weight, a guest that stops and one that begins.
+// TestSlicesFollowChanges tests a changed weight, a guest that stops and one that begins.
 func TestSlicesFollowChanges(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	guests := []*slicedGuest{saturating(r, 1, 1, 200*us), saturating(r, 2, 1, 5*ms), saturating(r, 4, 1, 20*ms)}
@@ -103,8 +103,8 @@ func TestSlicesFollowChanges(t *testing.T) {
 	parts, _ := s.shares(5 * time.Second)
 	checkShares(t, parts, guests, 2)
 
-	// The second has nothing to do for a while; the others share by their weights at
-	// once, and so they do when it is back.
+	// The second guest has no work for a while. The others share by their weights at once, and do
+	// so again when it is back.
 	c := guests[1].contexts[0]
 	length := c.length
 	c.think, c.queue, c.full = time.Hour, nil, false
@@ -118,12 +118,12 @@ func TestSlicesFollowChanges(t *testing.T) {
 	checkShares(t, parts, guests, 2)
 }
 
-// TestSlicesAreLeftAlone: each that is set takes the driver half a millisecond, so
-// that few are once shares are right, and none where nobody waits for the GPU.
+// TestSlicesAreLeftAlone tests that few slices are set once shares are right, and none if no guest
+// waits for the GPU. Setting one takes the driver half a millisecond.
 func TestSlicesAreLeftAlone(t *testing.T) {
 	for _, c := range []struct {
 		think time.Duration
-		most  float64 // a second, of all guests
+		most  float64 // slices set a second, for all guests
 	}{{0, 5}, {20 * ms, 5}, {200 * ms, 1}} {
 		r := rand.New(rand.NewPCG(1, 8))
 		var guests []*slicedGuest
@@ -143,8 +143,8 @@ func TestSlicesAreLeftAlone(t *testing.T) {
 	}
 }
 
-// TestSlicesBesideIdlers: one that needs little gets it, and the others share the rest
-// by weight.
+// TestSlicesBesideIdlers tests that a guest that needs little gets it, and that the others share
+// the rest by weight.
 func TestSlicesBesideIdlers(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 2))
 	guests := []*slicedGuest{saturating(r, 1, 1, ms), saturating(r, 3, 1, 4*ms), saturating(r, 4, 1, 300*us)}
@@ -155,12 +155,12 @@ func TestSlicesBesideIdlers(t *testing.T) {
 	if rest := parts[0] + parts[1]; math.Abs(parts[0]/rest-0.25) > 0.02 || busy < 0.96 {
 		t.Errorf("shares %.3f, the GPU executed %.3f of the time", parts, busy)
 	}
-	if guests[0].holds+guests[1].holds > 0 {
-		t.Errorf("suspended %d and %d times", guests[0].holds, guests[1].holds)
+	if guests[0].suspensions+guests[1].suspensions > 0 {
+		t.Errorf("suspended %d and %d times", guests[0].suspensions, guests[1].suspensions)
 	}
 }
 
-// TestSlicesBesideOneThatComesAndGoes: the others share by weight all the time.
+// TestSlicesBesideOneThatComesAndGoes tests that the other guests share by weight all the time.
 func TestSlicesBesideOneThatComesAndGoes(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 2))
 	guests := []*slicedGuest{saturating(r, 1, 1, 100*us), saturating(r, 3, 1, 15*ms), saturating(r, 4, 1, 2*ms)}
@@ -184,8 +184,8 @@ func TestSlicesBesideOneThatComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestSlicesAndSuspensions: what slices can't do suspension does, without the two
-// working against each other: a cap, and weights further apart than slices can be.
+// TestSlicesAndSuspensions tests that suspension does what slices can't, a cap and weights further
+// apart than slices can be, without the two working against each other.
 func TestSlicesAndSuspensions(t *testing.T) {
 	t.Run("cap", func(t *testing.T) {
 		r := rand.New(rand.NewPCG(5, 2))
@@ -199,8 +199,8 @@ func TestSlicesAndSuspensions(t *testing.T) {
 				t.Errorf("shares %.3f, want %v for guest %d", parts, want, i)
 			}
 		}
-		if guests[1].holds+guests[2].holds > 0 {
-			t.Errorf("suspended %d and %d times for another's cap", guests[1].holds, guests[2].holds)
+		if guests[1].suspensions+guests[2].suspensions > 0 {
+			t.Errorf("suspended %d and %d times for another's cap", guests[1].suspensions, guests[2].suspensions)
 		}
 	})
 	t.Run("guarantee", func(t *testing.T) {
@@ -214,8 +214,8 @@ func TestSlicesAndSuspensions(t *testing.T) {
 		s.shares(3 * time.Second)
 		parts, _ := s.shares(5 * time.Second)
 		for i, g := range guests {
-			if want := map[bool]float64{true: 0.5, false: 0.1}[i == 0]; math.Abs(parts[i]-want) > 0.01 || g.holds > 2 {
-				t.Errorf("guest %d got %.3f, want %v; suspended %d times", i, parts[i], want, g.holds)
+			if want := map[bool]float64{true: 0.5, false: 0.1}[i == 0]; math.Abs(parts[i]-want) > 0.01 || g.suspensions > 2 {
+				t.Errorf("guest %d got %.3f, want %v; suspended %d times", i, parts[i], want, g.suspensions)
 			}
 		}
 	})
@@ -224,17 +224,17 @@ func TestSlicesAndSuspensions(t *testing.T) {
 		guests := []*slicedGuest{saturating(r, 1, 1, 5*ms), saturating(r, 500, 1, 200*us)}
 		s := newSlicedGPU(1, guests...)
 		s.shares(3 * time.Second)
-		before := guests[0].holds
+		before := guests[0].suspensions
 		parts, _ := s.shares(10 * time.Second)
 		checkShares(t, parts, guests, 2)
 		// Each suspension pays back tens of milliseconds of debt.
-		if n := guests[0].holds - before; n > 40 {
+		if n := guests[0].suspensions - before; n > 40 {
 			t.Errorf("suspended %d times in 10 s", n)
 		}
 	})
 }
 
-// TestSlicesKeepToTheirLimits whatever is asked.
+// TestSlicesKeepToTheirLimits tests that slices stay within their limits for any weights.
 func TestSlicesKeepToTheirLimits(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		p, err := fairshare.New("dfq", fairshare.Options{})
@@ -264,8 +264,8 @@ func TestSlicesKeepToTheirLimits(t *testing.T) {
 	})
 }
 
-// TestSlicesWithinGuarantees: guarantees that leave next to nothing, or nothing, leave their
-// guests with slices, and the shares.
+// TestSlicesWithinGuarantees tests that guarantees which leave nothing, or next to nothing, leave
+// their guests slices and correct shares.
 func TestSlicesWithinGuarantees(t *testing.T) {
 	for _, c := range [][2]float64{{0.7, 0.3}, {0.3, 0.7}, {0.7, 0.29}} { // 1-0.7-0.3 is not 0, but 6e-17
 		r := rand.New(rand.NewPCG(1, 2))
@@ -285,8 +285,8 @@ func TestSlicesWithinGuarantees(t *testing.T) {
 	}
 }
 
-// TestSlicesOfWeightsFarApart: however far weights are apart, each slice is within its
-// limits, and the heavier guest's is not the shorter.
+// TestSlicesOfWeightsFarApart tests that each slice is within its limits however far weights are
+// apart, and that the heavier guest's slice is not the shorter one.
 func TestSlicesOfWeightsFarApart(t *testing.T) {
 	for _, weight := range []float64{1e3, 1e6, 1e9, 1e16, 1e300} {
 		p, err := fairshare.New("dfq", fairshare.Options{})
@@ -304,7 +304,7 @@ func TestSlicesOfWeightsFarApart(t *testing.T) {
 	}
 }
 
-// TestNoSlicesWhereNoneCanBeSet.
+// TestNoSlicesWhereNoneCanBeSet tests that no slices are set if the GPU can't set any.
 func TestNoSlicesWhereNoneCanBeSet(t *testing.T) {
 	for _, name := range fairshare.Names() {
 		p, err := fairshare.New(name, fairshare.Options{})
@@ -324,8 +324,9 @@ func TestNoSlicesWhereNoneCanBeSet(t *testing.T) {
 	}
 }
 
-// TestUrgentSlices: the most urgent have the longest, who is beside them short ones
-// where its kernels stay, and nobody has any where all are as urgent. It is said once.
+// TestUrgentSlices tests that the most urgent guests have the longest slices, that guests beside
+// them whose kernels stay on the GPU have short ones, and that no slices are set if all are equally
+// urgent. Each slice is set once.
 func TestUrgentSlices(t *testing.T) {
 	p, err := fairshare.New("hpf", fairshare.Options{})
 	if err != nil {

@@ -8,76 +8,76 @@ import (
 	"vgpud/fairshare"
 )
 
-// slicedGuest is a guest of a GPU that takes turns by time slices.
+// slicedGuest is a guest of a GPU that time-slices contexts.
 type slicedGuest struct {
-	id       fairshare.GuestID
-	weight   float64
-	quota    fairshare.Quota
-	contexts []*slicedContext
-	used     time.Duration
-	dry      time.Duration
-	told     slicedCounts // when the policy was last told
-	held     bool
-	heldAt   time.Duration
-	holds    int
-	slice    time.Duration
+	id          fairshare.GuestID
+	weight      float64
+	quota       fairshare.Quota
+	contexts    []*slicedContext
+	used        time.Duration
+	noWork      time.Duration
+	told        slicedCounts // when the policy was last told
+	suspended   bool
+	heldAt      time.Duration
+	suspensions int
+	slice       time.Duration
 }
 
-// slicedCounts are what a policy is told the change of.
-type slicedCounts struct{ used, dry time.Duration }
+// slicedCounts are the counters whose changes the policy gets.
+type slicedCounts struct{ used, noWork time.Duration }
 
-// slicedContext is a channel group. Its executor keeps launches on the GPU: sixteen at
-// least, and up to sixty that take 8 ms together.
+// slicedContext is a channel group. Its executor keeps launches on the GPU: at least sixteen, and
+// up to sixty that take 8 ms together.
 type slicedContext struct {
 	g      *slicedGuest
 	length func() time.Duration // of the next kernel
 	think  time.Duration        // between a kernel's end and the next launch; 0: it always has more
 	batch  int                  // how many it launches before it waits for them and thinks; 0: 1
-	depth  int                  // how many are on the GPU at most; 0: as many as its executor will
+	depth  int                  // how many are on the GPU at most; 0: its executor's limit
 	queue  []time.Duration      // what is on the GPU
-	full   bool                 // nothing has ended since its executor put some there
-	next   time.Duration        // when it puts more there, if something has
+	full   bool                 // nothing has ended since its executor filled the queue
+	next   time.Duration        // when the executor launches more, if something has ended
 	loads  time.Duration        // for how long before its first launch it has work that needs no GPU
 	ended  int                  // kernels
 	since  time.Duration        // when it began to wait for its turn
-	slept  bool                 // it waited for so long that its executor and its program slept
+	slept  bool                 // it waited so long that its executor and its program slept
 	spans  uint64               // turns, since the policy was last told
 }
 
-// slicedGPU takes turns among contexts with work, as an H100 does: a turn ends with its
-// slice, or when the work ends that was there when it began, even where more has come
-// since. Each switch takes its time.
+// slicedGPU takes turns among contexts with work, as an H100 does. A turn ends with its slice, or
+// when the work ends that was there when it began, even if more has arrived since. Each switch
+// takes its time.
 type slicedGPU struct {
 	now      time.Duration
 	guests   []*slicedGuest
 	contexts []*slicedContext
 	turn     int
-	// current has the GPU, for left of its slice, once the switch to it is over.
+	// current has the GPU for the remaining slice, left, once the switch to it is over.
 	current   *slicedContext
 	left      time.Duration
 	fetched   int // launches that were there when its turn began
 	switching time.Duration
 	busy      time.Duration
 	idle      time.Duration
-	idled     time.Duration // idle, when the policy was last told
+	idled     time.Duration // idle time when the policy was last told
 	toldAt    time.Duration // when the policy was last told
-	resting   bool          // nobody had work then
-	sets      int           // slices that were set
+	resting   bool          // no guest had work then
+	sets      int           // number of slices set
 	cost      time.Duration // of a switch
-	deep      time.Duration // after which what a suspended guest has on the GPU is taken off it; below 0: never
+	deep      time.Duration // after which a suspended guest's work is taken off the GPU; below 0: never
 	policy    fairshare.Policy
 	rand      *rand.Rand
 }
 
 const (
-	// refill is how long an executor takes to see a kernel's end and launch another.
+	// refill is how long an executor takes to notice a kernel's end and launch another.
 	refill = 40 * us
-	// wakeup is how much longer that takes where both slept, as they do after pollFor.
+	// wakeup is how much longer that takes if both slept, as they do after pollFor.
 	wakeup     = 140 * us
 	pollFor    = 200 * us
 	switching  = 82 * us
 	sliceRound = 20 * ms
-	// restingRound is a round's length where nobody works.
+	// restingRound is a round's length while no guest has work.
 	restingRound = 80 * ms
 )
 
@@ -102,10 +102,10 @@ func newSlicedGPUUnder(policy string, seed uint64, guests ...*slicedGuest) *slic
 	return s
 }
 
-// feed has executors put launches on the GPU.
+// feed lets executors put launches on the GPU.
 func (s *slicedGPU) feed() {
 	for _, c := range s.contexts {
-		if c.g.held || c.full || c.next > s.now {
+		if c.g.suspended || c.full || c.next > s.now {
 			continue
 		}
 		c.full = true
@@ -136,7 +136,7 @@ func (s *slicedGPU) feed() {
 	}
 }
 
-// works reports whether it has work, on the GPU or not.
+// works reports whether c has work, on the GPU or not.
 func (s *slicedGPU) works(c *slicedContext) bool {
 	if c.ended == 0 && s.now >= c.next-c.loads {
 		return true
@@ -144,13 +144,13 @@ func (s *slicedGPU) works(c *slicedContext) bool {
 	return len(c.queue) > 0 || c.think == 0 && c.next <= s.now+refill || c.next <= s.now
 }
 
-// runnable reports whether it could have the GPU.
+// runnable reports whether c could have the GPU.
 func (s *slicedGPU) runnable(c *slicedContext) bool {
-	off := c.g.held && s.deep >= 0 && s.now >= c.g.heldAt+s.deep
+	off := c.g.suspended && s.deep >= 0 && s.now >= c.g.heldAt+s.deep
 	return len(c.queue) > 0 && !off
 }
 
-// run goes on until t.
+// run advances the simulation to time t.
 func (s *slicedGPU) run(t time.Duration) {
 	for s.now < t {
 		s.feed()
@@ -158,13 +158,13 @@ func (s *slicedGPU) run(t time.Duration) {
 		s.step(t)
 		for _, g := range s.guests {
 			if len(g.contexts) == 1 && !s.works(g.contexts[0]) {
-				g.dry += s.now - before
+				g.noWork += s.now - before
 			}
 		}
 	}
 }
 
-// step goes on until something happens, or t.
+// step runs until the next event, or t.
 func (s *slicedGPU) step(t time.Duration) {
 	switch {
 	case s.switching > 0:
@@ -177,7 +177,7 @@ func (s *slicedGPU) step(t time.Duration) {
 	}
 }
 
-// next gives the GPU to the next context with work, or is idle for a while.
+// next gives the GPU to the next context with work, or leaves it idle for a while.
 func (s *slicedGPU) next() {
 	for range s.contexts {
 		s.turn = (s.turn + 1) % len(s.contexts)
@@ -224,14 +224,14 @@ func (s *slicedGPU) execute(c *slicedContext, t time.Duration) {
 	}
 }
 
-// round runs a round.
+// round runs one round.
 func (s *slicedGPU) round() {
 	s.run(s.toldAt + sliceRound)
 	s.tell()
 }
 
-// until goes on until t, which may be in the midst of a round. A round in which nobody
-// had work is followed by a longer one.
+// until runs until t, which may be in the middle of a round. A round in which no guest had work is
+// followed by a longer one.
 func (s *slicedGPU) until(t time.Duration) {
 	for s.now < t {
 		due := s.toldAt + sliceRound
@@ -244,14 +244,14 @@ func (s *slicedGPU) until(t time.Duration) {
 	}
 }
 
-// tell tells the policy of the round that ends, as of a polling phase.
+// tell reports the ended round to the policy, as a polling phase.
 func (s *slicedGPU) tell() {
 	length := s.now - s.toldAt
 	s.toldAt, s.resting = s.now, true
 	st := fairshare.State{Round: sliceRound, Slices: limits}
 	for _, g := range s.guests {
-		used, dry := g.used-g.told.used, g.dry-g.told.dry
-		g.told = slicedCounts{g.used, g.dry}
+		used, noWork := g.used-g.told.used, g.noWork-g.told.noWork
+		g.told = slicedCounts{g.used, g.noWork}
 		work, groups, spans := false, 0, uint64(0)
 		for _, c := range g.contexts {
 			if s.works(c) {
@@ -264,15 +264,15 @@ func (s *slicedGPU) tell() {
 			spans += c.spans
 			c.spans = 0
 		}
-		if g.held {
-			dry = 0 // what of its work waits elsewhere is not known
+		if g.suspended {
+			noWork = 0 // how much of its work waits elsewhere is not known
 		}
-		// What accounting is off by.
+		// The error of accounting.
 		seen := time.Duration(float64(used) * (1 + 0.01*(2*s.rand.Float64()-1)))
 		s.resting = s.resting && !work && used == 0
 		st.Guests = append(st.Guests, fairshare.Guest{
-			ID: g.id, Weight: g.weight, Quota: g.quota, Used: seen, Active: work || used > 0, Backlogged: work, Suspended: g.held, Groups: groups,
-			Idle: s.idle - s.idled, Runs: spans, NoWork: dry,
+			ID: g.id, Weight: g.weight, Quota: g.quota, Used: seen, Active: work || used > 0, Backlogged: work, Suspended: g.suspended, Groups: groups,
+			Idle: s.idle - s.idled, Runs: spans, NoWork: noWork,
 		})
 	}
 	s.idled = s.idle
@@ -286,15 +286,15 @@ func (s *slicedGPU) tell() {
 				g.slice = v.Slice
 			}
 		case fairshare.Suspend:
-			g.holds++
-			g.held, g.heldAt = true, s.now
+			g.suspensions++
+			g.suspended, g.heldAt = true, s.now
 		case fairshare.Resume:
-			g.held = false
+			g.suspended = false
 		}
 	}
 }
 
-// shares are the guests' parts of what was used over d, and the part of d in which the
+// shares returns the guests' fractions of the time used over d, and the fraction of d in which the
 // GPU executed.
 func (s *slicedGPU) shares(d time.Duration) (parts []float64, busy float64) {
 	before := make([]time.Duration, len(s.guests))
@@ -315,12 +315,12 @@ func (s *slicedGPU) shares(d time.Duration) (parts []float64, busy float64) {
 	return parts, float64(s.busy-was) / float64(s.now-start)
 }
 
-// around is a kernel's length that varies by a tenth.
+// around returns a function that draws a kernel's length within a tenth of d.
 func around(r *rand.Rand, d time.Duration) func() time.Duration {
 	return func() time.Duration { return time.Duration(float64(d) * (0.95 + 0.1*r.Float64())) }
 }
 
-// saturating is a guest that always has kernels of a length, in some contexts.
+// saturating returns a guest that always has kernels of one length, in some contexts.
 func saturating(r *rand.Rand, weight float64, contexts int, length time.Duration) *slicedGuest {
 	g := &slicedGuest{weight: weight}
 	for range contexts {

@@ -11,19 +11,18 @@ import (
 	"vgpud/fairshare"
 )
 
-// entitled is what each guest of s is entitled to of the GPU, where who attends always
-// has work.
+// entitled returns each guest's entitlement to the GPU, if every attached guest always has work.
 func entitled(s *simGPU) []float64 {
 	demands, quotas := make([]float64, len(s.guests)), make([]fairshare.Quota, len(s.guests))
 	for i, g := range s.guests {
-		if quotas[i] = g.quota; g.attend {
+		if quotas[i] = g.quota; g.attached {
 			demands[i] = 1
 		}
 	}
 	return fairshare.Entitlement(s.weights(), demands, quotas)
 }
 
-// short is by how much the guest that lacks most got less than it is entitled to.
+// short returns the largest amount by which a guest got less than it is entitled to.
 func short(used, entitled []float64) (worst float64) {
 	for i, e := range entitled {
 		worst = max(worst, e-used[i])
@@ -31,8 +30,9 @@ func short(used, entitled []float64) (worst float64) {
 	return worst
 }
 
-// What a guest is ahead by others' terms, or its own, of which a weight can be a million
-// times another, is a moment's GPU time, and no more than that once the terms are others.
+// TestDFQForgetsFormerTerms tests that a guest's lead under former weights and quotas is worth no
+// more than a moment's GPU time once they have changed, although one weight can be a million times
+// another.
 func TestDFQForgetsFormerTerms(t *testing.T) {
 	guarantee := func(part float64) fairshare.Quota { return fairshare.Quota{Guarantee: part} }
 	lift := func(guests []*simGuest) {
@@ -42,16 +42,16 @@ func TestDFQForgetsFormerTerms(t *testing.T) {
 	}
 	first := func(goes, comes int) func(guests []*simGuest) {
 		return func(guests []*simGuest) {
-			guests[goes].attend = false
+			guests[goes].attached = false
 			if comes > 0 {
-				guests[comes].attend = true
+				guests[comes].attached = true
 			}
 		}
 	}
 	for _, c := range []struct {
 		name   string
 		guests []simGuest
-		away   int // who comes only with the change, 0 for none
+		away   int // the guest that joins only with the change; 0: none
 		change func(guests []*simGuest)
 	}{
 		{"guarantees that leave a rounding error", []simGuest{{quota: guarantee(0.7)}, {quota: guarantee(0.3)}, {}}, 0, lift},
@@ -78,7 +78,7 @@ func TestDFQForgetsFormerTerms(t *testing.T) {
 				}
 				s := newSim("dfq", measured, 7, guests...)
 				if c.away > 0 {
-					guests[c.away].attend = false
+					guests[c.away].attached = false
 				}
 				s.rounds(5 * time.Second)()
 				c.change(guests)
@@ -93,8 +93,8 @@ func TestDFQForgetsFormerTerms(t *testing.T) {
 	}
 }
 
-// Whatever terms the guests had before, and whoever comes and goes: within seconds each
-// that has work gets what it is entitled to.
+// TestDFQFollowsTerms tests that, whatever weights and quotas guests had before and whichever
+// guests come and go, each guest that has work gets what it is entitled to within seconds.
 func TestDFQFollowsTerms(t *testing.T) {
 	weights := rapid.Custom(func(t *rapid.T) float64 {
 		return math.Pow(10, float64(rapid.IntRange(-3, 6).Draw(t, "magnitude")))
@@ -109,7 +109,7 @@ func TestDFQFollowsTerms(t *testing.T) {
 			left := 1.0
 			for _, g := range guests {
 				g.quota = fairshare.Quota{}
-				g.attend = rapid.IntRange(0, 3).Draw(t, "attends") > 0
+				g.attached = rapid.IntRange(0, 3).Draw(t, "attends") > 0
 				if rapid.Bool().Draw(t, "weighs") {
 					g.weight = weights.Draw(t, "weight")
 				}
@@ -127,24 +127,25 @@ func TestDFQFollowsTerms(t *testing.T) {
 			if want := entitled(s); short(used, want) > 0.07 {
 				t.Errorf("shares %.4f, want %.4f", used, want)
 				for i, g := range guests {
-					t.Logf("guest %d: weight %v, %+v, kernels %v, attends %v", i, g.weight, g.quota, g.length, g.attend)
+					t.Logf("guest %d: weight %v, %+v, kernels %v, attends %v", i, g.weight, g.quota, g.length, g.attached)
 				}
 			}
 		}
 	})
 }
 
-// A guest at its cap is taken for idle by the policy. What it used while it was alone is
-// not held against it when others come, however long that was.
+// TestDFQHoldsNothingAgainstOneAtItsCap tests that a guest's use while it was alone is not held
+// against it when others arrive, however long that was. The policy considers a guest at its cap
+// idle.
 func TestDFQHoldsNothingAgainstOneAtItsCap(t *testing.T) {
 	for _, part := range []float64{0.01, 0.05, 0.3} {
 		for _, measured := range []bool{true, false} {
 			a := &simGuest{weight: 1, quota: fairshare.Quota{Cap: part}, length: 200 * us}
 			b := &simGuest{weight: 1, length: 200 * us}
 			s := newSim("dfq", measured, 1, a, b)
-			b.attend = false
+			b.attached = false
 			s.rounds(60 * time.Second)()
-			b.attend = true
+			b.attached = true
 			used, _ := s.use(s.rounds(4 * time.Second))
 			if least := 0.9*part - 0.005; used[0] < least {
 				t.Errorf("cap %v, measured %v: it got %.4f since the other came, want %.4f", part, measured, used[0], least)

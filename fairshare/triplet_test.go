@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FLEP §5.1 on the triplet, sentence by sentence: T_e, T_w and T_r of one launch,
-// through a policy that is told what becomes of it.
+// TestTriplet tests FLEP §5.1 on the triplet, sentence by sentence: T_e, T_w and T_r of one launch,
+// through a policy that gets the launch's events.
 func TestTriplet(t *testing.T) {
 	const ms = time.Millisecond
 	type times struct{ Te, Tw, Tr time.Duration }

@@ -11,7 +11,7 @@ import (
 type usage struct {
 	// used and dry are GPU time used and time without work. Newer phases count more than older
 	// ones. demand follows from them.
-	used, dry float64
+	used, noWork float64
 	// time is all time, with the same weights, and unused the part of it in which the guest had
 	// work and was not suspended, and the GPU was idle all the same, though others had a use for
 	// it.
@@ -19,7 +19,7 @@ type usage struct {
 	// steady is how long the guest has had work almost without a break, since the sums over that
 	// time, and away how long it has had none.
 	steady time.Duration
-	since  struct{ used, dry, time float64 }
+	since  struct{ used, noWork, time float64 }
 	away   time.Duration
 	// worked is how long it had work, at most lull, less what its pauses since then count for.
 	worked time.Duration
@@ -87,42 +87,42 @@ func (u *usage) observe(g *Guest, s phaseUse) (wasted float64) {
 	default:
 		u.met, u.away = true, 0
 	}
-	dry := float64(g.NoWork)
+	noWork := float64(g.NoWork)
 	switch {
 	case !g.Active:
 		pause := min(length, u.worked)
 		u.worked -= pause
-		dry, s.unused = float64(pause), 0
+		noWork, s.unused = float64(pause), 0
 	case g.NoWork == 0 && !g.Backlogged:
 		// Without work all along, or at the one instant of the observation, which is right on
 		// average.
-		dry = float64(length)
+		noWork = float64(length)
 	case s.turns:
-		dry = awake(g, length, dry)
+		noWork = awake(g, length, noWork)
 	}
 	if g.Active {
 		u.worked = min(u.worked+length, lull)
 	}
 	before := u.steady
-	if dry > saturating*float64(length) || !g.Active {
-		u.steady, u.since = 0, struct{ used, dry, time float64 }{}
+	if noWork > saturating*float64(length) || !g.Active {
+		u.steady, u.since = 0, struct{ used, noWork, time float64 }{}
 	} else {
 		u.steady += length
 		u.since.used += s.used
-		u.since.dry += dry
+		u.since.noWork += noWork
 		u.since.time += float64(length)
 	}
 	keep := math.Exp(-float64(length) / float64(memory))
 	u.time = keep*u.time + float64(length)
 	u.used = keep*u.used + s.used
-	u.dry = keep*u.dry + dry
+	u.noWork = keep*u.noWork + noWork
 	u.observeAlone(g, &s)
 	if s.contended || !g.Active {
-		wasted = max(s.unused-s.factor*dry, 0) // some of unused is time without work
+		wasted = max(s.unused-s.factor*noWork, 0) // some of unused is time without work
 		u.unused = keep*u.unused + wasted
 	}
 	if enough := steadyRounds * s.round; before < enough && u.steady >= enough {
-		u.used, u.dry, u.time = u.since.used, u.since.dry, u.since.time
+		u.used, u.noWork, u.time = u.since.used, u.since.noWork, u.since.time
 	}
 	return wasted
 }
@@ -137,12 +137,12 @@ const (
 
 // awake returns the time without work in a phase, less what waking took after each turn. Without that, a guest with short
 // kernels that waits for its turns seems to need next to nothing of the GPU.
-func awake(g *Guest, length time.Duration, dry float64) float64 {
+func awake(g *Guest, length time.Duration, noWork float64) float64 {
 	turns := float64(g.Runs)
-	if waited := float64(length-g.Used) - dry; waited <= turns*float64(sleepsAfter) {
-		return dry
+	if waited := float64(length-g.Used) - noWork; waited <= turns*float64(sleepsAfter) {
+		return noWork
 	}
-	return max(dry-turns*float64(wakeup), 0)
+	return max(noWork-turns*float64(wakeup), 0)
 }
 
 // known reports whether anything is known of the guest's use.
@@ -151,7 +151,7 @@ func (u *usage) known() bool { return u.time > 0 }
 // demand returns the part of the GPU that the guest would use if it had the GPU for itself: time
 // waiting for its turn doesn't count. A guest that is never without work demands all of it.
 func (u *usage) demand() float64 {
-	idle := u.dry + u.unused
+	idle := u.noWork + u.unused
 	if idle == 0 {
 		return 1
 	}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestPauses: a pause counts as time without work for no longer than the guest had worked
-// before, less what earlier pauses counted for, and for a lull at the most.
+// TestPauses tests that a pause counts as time without work for no longer than the guest had worked
+// before, less what earlier pauses counted for, and for at most a lull.
 func TestPauses(t *testing.T) {
 	const ms = time.Millisecond
 	type step struct{ work, pause, counts time.Duration }
@@ -36,20 +36,21 @@ func TestPauses(t *testing.T) {
 				pass(true, s.work, 0)
 				pass(false, s.pause, s.counts)
 			}
-			if math.Abs(u.dry-want) > 1 {
-				t.Errorf("pauses count for %v, want %v", time.Duration(u.dry), time.Duration(want))
+			if math.Abs(u.noWork-want) > 1 {
+				t.Errorf("pauses count for %v, want %v", time.Duration(u.noWork), time.Duration(want))
 			}
 		})
 	}
 }
 
-// TestDemandBesideOthers: of quiet time that nobody watched it is known how much of it a
-// guest had no work, which is not also left to it by the polling phase that stands for it.
+// TestDemandBesideOthers tests that the part of an unmeasured quiet phase in which a guest had no
+// work does not also count as left unused by it, through the polling phase that stands for the
+// quiet phase.
 func TestDemandBesideOthers(t *testing.T) {
 	const ms = time.Millisecond
 	var u usage
 	for range 100 {
-		// A fifth of all time it executes, and nobody does while it has no work.
+		// It executes for a fifth of all time, and no guest executes while it has no work.
 		u.observe(&Guest{Active: true, Backlogged: true, NoWork: 16 * ms}, phaseUse{contended: true, factor: 1, length: 20 * ms, round: 24 * ms})
 		const poll, factor = 5 * ms, 5
 		used, idle := float64(poll)/5, 4*float64(poll)/5

@@ -13,8 +13,7 @@ import (
 
 const us = time.Microsecond
 
-// law is how long a kernel takes by its features, which a tenant's kernels follow
-// more or less.
+// law returns a kernel's duration for its features. A tenant's kernels follow it approximately.
 type law func(f duration.Features) float64 // µs
 
 var laws = map[string]law{
@@ -31,10 +30,10 @@ func randomFeatures(r *rand.Rand) duration.Features {
 	return duration.Features{Blocks: blocks, Threads: threads, Input: blocks * uint64(threads) * 12, Shared: 1024 * r.Uint32N(33)}
 }
 
-// FLEP §4.2: "For each kernel, we use 100 randomly generated data inputs and
-// L2-norm penalty for training the linear regression model." FLEP's error is 6.9 %
-// on average (§6.2); kernels that do follow a line, but for 5 % either way, are
-// foreseen as well as that noise allows.
+// TestRegression tests FLEP §4.2: "For each kernel, we use 100 randomly generated data inputs and
+// L2-norm penalty for training the linear regression model." FLEP's error is 6.9 % on average
+// (§6.2). Here kernels follow a line with noise of 5 % either way, and predictions are as good as
+// that noise allows.
 func TestRegression(t *testing.T) {
 	const noise = 0.05
 	for name, law := range laws {
@@ -59,8 +58,8 @@ func TestRegression(t *testing.T) {
 	}
 }
 
-// The prediction error is reported: of runs that could be foreseen before they
-// were measured.
+// TestErrorIsReported tests that the prediction error is reported, over runs that were predicted
+// before they were measured.
 func TestErrorIsReported(t *testing.T) {
 	m := duration.New(duration.Options{})
 	if ratio, n := m.Error(); ratio != 0 || n != 0 {
@@ -71,7 +70,7 @@ func TestErrorIsReported(t *testing.T) {
 		m.Observe(1, f, took)
 	}
 	m.Observe(2, f, 10*us)
-	// 100 foreseen and 200 measured: 1/2; 150 and 75: 1.
+	// 100 predicted and 200 measured: 1/2; 150 and 75: 1.
 	for _, get := range []func() (float64, uint64){m.Error, func() (float64, uint64) { return m.ErrorOf(1) }} {
 		if ratio, n := get(); ratio != 0.75 || n != 2 {
 			t.Errorf("error %v of %d launches, want 0.75 of 2", ratio, n)
@@ -82,7 +81,8 @@ func TestErrorIsReported(t *testing.T) {
 	}
 }
 
-// What was never seen is unknown, and so is a launch unlike the few that were.
+// TestUnknown tests that there is no prediction for a kernel that was never seen, nor for a launch
+// that is unlike the few seen.
 func TestUnknown(t *testing.T) {
 	m := duration.New(duration.Options{})
 	f := duration.Features{Blocks: 100, Threads: 256}
@@ -107,8 +107,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// FLEP §4.2: "we profile the overhead of 50 runs with different inputs and use the
-// average as an estimate of the online preemption overhead."
+// TestMeanOf50 tests FLEP §4.2: "we profile the overhead of 50 runs with different inputs and use
+// the average as an estimate of the online preemption overhead."
 func TestMeanOf50(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runs := rapid.SliceOfN(rapid.Int64Range(-5, 1e9), 0, 200).Draw(t, "runs")
@@ -134,7 +134,8 @@ func TestMeanOf50(t *testing.T) {
 	})
 }
 
-// A model follows what its kernel has become: it is of the newest 100 runs.
+// TestModelFollows tests that a model follows a kernel whose duration changes: it uses the newest
+// 100 runs.
 func TestModelFollows(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	m := duration.New(duration.Options{})
@@ -152,9 +153,9 @@ func TestModelFollows(t *testing.T) {
 	}
 }
 
-// Guests choose features and, with their data, durations: whatever they are, a
-// prediction is a duration, and no more kernels are kept than there is room for,
-// the ones that were used last.
+// TestHostileLaunches tests launches with any features and durations, since guests choose the
+// features and, with their data, the durations. A prediction is always a valid duration, and the
+// predictor keeps no more than its limit of kernels, the most recently used ones.
 func TestHostileLaunches(t *testing.T) {
 	extreme := rapid.OneOf(rapid.Uint64Range(0, 3), rapid.Uint64(), rapid.Just[uint64](math.MaxUint64))
 	rapid.Check(t, func(t *rapid.T) {
@@ -196,8 +197,8 @@ func BenchmarkPredict(b *testing.B) {
 	}
 }
 
-// BenchmarkObserveAndPredict is one launch: foreseen, measured, and every tenth
-// time the line fitted anew.
+// BenchmarkObserveAndPredict measures one launch: it is predicted, observed, and every tenth time
+// the line is fitted again.
 func BenchmarkObserveAndPredict(b *testing.B) {
 	m, f := trained()
 	b.ReportAllocs()
