@@ -75,9 +75,6 @@ func (s *Service) reloadGPU(g, n *GPUConfig) error {
 		d.loop.SetBusyWait(g.busyWait())
 		d.loop.Changed(0)
 	}
-	if n.Accounting == g.Accounting {
-		return nil
-	}
 	by, err := n.Accounting.watching(len(s.o.Config.GPUs))
 	if err == nil {
 		err = d.loop.SetWatching(by)

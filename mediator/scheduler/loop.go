@@ -283,10 +283,14 @@ func (l *Loop) replace(ctx context.Context, again opened) (unused opened, curren
 	return old, true
 }
 
-// SetWatching has the GPU watched in another way from now on.
+// SetWatching has the GPU watched in another way from now on. It changes nothing if the GPU is
+// already watched that way, or about to be.
 func (l *Loop) SetWatching(by Watching) error {
 	l.watching.Lock()
 	defer l.watching.Unlock()
+	if by == l.wanted {
+		return nil
+	}
 	have := l.opened.source
 	if have.kind == SourceEvents && have.events == nil {
 		l.wanted = by // the GPU is gone, and will be opened as by says

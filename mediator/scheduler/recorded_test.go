@@ -283,6 +283,13 @@ func TestSourceIsChosen(t *testing.T) {
 		t.Error("the executors' records of work are not wanted")
 	}
 	first := h.watcher()
+	if err := h.loop.SetWatching(Watching{}); err != nil {
+		t.Fatal(err)
+	}
+	h.pass(50 * ms)
+	if h.watcher() != first {
+		t.Error("another one watches after nothing was changed")
+	}
 	if err := h.loop.SetWatching(Watching{Source: SourceRegisters}); err == nil || !strings.Contains(err.Error(), "locked down") {
 		t.Errorf("by registers: %v", err)
 	}
