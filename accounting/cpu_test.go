@@ -17,7 +17,7 @@ func TestPinToSpareCPU(t *testing.T) {
 	}
 	got := make(chan unix.CPUSet)
 	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends pinned
+		runtime.LockOSThread() // never unlocked, so that the pinned thread ends with its goroutine
 		var set unix.CPUSet
 		if err := pin(cpu); err != nil {
 			t.Error(err)

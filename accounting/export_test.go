@@ -1,6 +1,6 @@
 package accounting
 
-// Kept returns how many instants and contexts the meter keeps.
+// Kept returns the number of times and contexts that the meter keeps.
 func (m *RecordMeter) Kept() (n int) {
 	n = len(m.contexts)
 	for _, c := range m.contexts {

@@ -7,9 +7,10 @@ import (
 	"vgpud/accounting/accountingtest"
 )
 
-// TestRecordMeterWithoutRecordsAfterAFault has the hardware record nothing for a while after a fault, as an H100 does while its
-// driver recovers: what the records tell last is that the context which had the fault came. Others that work meanwhile are
-// charged, and nobody for what is idle.
+// TestRecordMeterWithoutRecordsAfterAFault tests hardware that records nothing for a while after a
+// fault, as an H100 does while its driver recovers. The last record says that the context with the
+// fault was switched in. Other contexts that work meanwhile are charged, and idle time is charged
+// to none.
 func TestRecordMeterWithoutRecordsAfterAFault(t *testing.T) {
 	g := h100()
 	faulty := &accountingtest.RecordedContext{PID: 100, Group: 0, Kernel: fixed(300*us, ms)}
@@ -36,7 +37,7 @@ func TestRecordMeterWithoutRecordsAfterAFault(t *testing.T) {
 		l.cut(t, 20*ms)
 	}
 	for i, c := range l.contexts {
-		// What switches took in that time nobody knows.
+		// The time that switches took meanwhile is unknown.
 		if off := l.off(i); off > 12*ms || off < -5*ms {
 			t.Errorf("context %d used %v and is charged %v", i, l.truth(i), l.charged[c.Group])
 		}

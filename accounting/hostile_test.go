@@ -12,7 +12,7 @@ import (
 	"vgpud/accounting/accountingtest"
 )
 
-// hostileContext is the number of the context that makes false reports, beside an honest one.
+// hostileContext is the index of the context that makes false reports, beside an honest one.
 const hostileContext = 1
 
 // beside returns a metered GPU with an honest context and one whose reports lie alters.
@@ -27,7 +27,7 @@ func beside(t require, seed uint64, lie func(w accounting.Work) accounting.Work)
 	}
 	g.AdvanceTo(33 * ms)
 	l := newMetered(g, contexts...)
-	l.cut(t, 40*ms) // until the first record nobody knows who has the engine
+	l.cut(t, 40*ms) // until the first record the context on the engine is unknown
 	l.tell = func(w accounting.Work) (accounting.Work, bool) {
 		if w.PID == 100+hostileContext {
 			w = lie(w)
@@ -37,8 +37,8 @@ func beside(t require, seed uint64, lie func(w accounting.Work) accounting.Work)
 	return l
 }
 
-// honest checks that the honest context is charged as if there had been no false reports, once what
-// these delayed has been made up for.
+// honest checks that the honest context is charged as if there had been no false reports, once it
+// has made up for the delays that these caused.
 func (l *metered) honest(t require) {
 	t.Helper()
 	l.tell = nil
@@ -50,8 +50,8 @@ func (l *metered) honest(t require) {
 	}
 }
 
-// TestRecordMeterHostileInstants: no instant that a context claims to have worked since
-// does anything to what others are charged.
+// TestRecordMeterHostileInstants tests that no start of work that a context claims affects what
+// others are charged.
 func TestRecordMeterHostileInstants(t *testing.T) {
 	for _, since := range []time.Duration{
 		math.MinInt64, math.MinInt64 + 20*ms, math.MinInt64 + 40*ms - 1, math.MinInt64 + 40*ms, math.MinInt64 + 200*ms,
@@ -71,15 +71,14 @@ func TestRecordMeterHostileInstants(t *testing.T) {
 	}
 }
 
-// TestRecordMeterHostileWork: whatever a context claims to have done, the other one is
-// charged rightly, what both are charged is no more than passed, and what is kept
-// does not grow.
+// TestRecordMeterHostileWork tests that, whatever work a context claims, the other one is charged
+// correctly, both are charged no more than the elapsed time, and the meter's state does not grow.
 func TestRecordMeterHostileWork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
 		r := rand.New(rand.NewPCG(seed, 2))
 		var l *metered
-		// Some instants are of no use to anybody, and some nearly right.
+		// Some times are useless, and some nearly right.
 		instant := func() time.Duration {
 			now := l.gpu.Now()
 			switch r.IntN(5) {
@@ -113,13 +112,13 @@ func TestRecordMeterHostileWork(t *testing.T) {
 	})
 }
 
-// TestRecordMeterIsBounded: spans that are to come, or that are more than a GPU can have
-// had, are not kept without end.
+// TestRecordMeterIsBounded tests that the meter's state stays bounded if reports contain intervals
+// in the future, or more of them than a GPU can have had.
 func TestRecordMeterIsBounded(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		step time.Duration // from one span to the next
-		from time.Duration // of the first, seen from the cut before
+		step time.Duration // from one interval to the next
+		from time.Duration // start of the first one, relative to the previous cut
 	}{
 		{"in the far future", 20 * us, time.Hour},
 		{"soon", 20 * us, ms},
@@ -156,8 +155,9 @@ func TestRecordMeterIsBounded(t *testing.T) {
 	}
 }
 
-// TestRecordMeterUnclaimed: a process of which nobody tells is charged for all of its time on
-// the engine to whom it belongs, from when it does, and one that is nobody's to nobody.
+// TestRecordMeterUnclaimed tests that a process without reports is charged for all of its time on
+// the engine to the group that it is attributed to, from then on, and to none if it belongs to
+// none.
 func TestRecordMeterUnclaimed(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	g := h100()
@@ -169,7 +169,7 @@ func TestRecordMeterUnclaimed(t *testing.T) {
 	}
 	g.AdvanceTo(33 * ms)
 	l := newMetered(g, contexts...)
-	l.contexts = contexts[:1] // of the others nobody tells
+	l.contexts = contexts[:1] // the others make no reports
 	const owner accounting.GroupID = 9
 	belongs := false
 	l.attribute = func(_ time.Duration, pid int) (accounting.GroupID, bool) {

@@ -108,7 +108,8 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// A cut begins the next phase at the same instant, with nothing carried over.
+// TestMeterCutsWithoutLoss tests that a cut begins the next phase at the same time, with nothing
+// carried over.
 func TestMeterCutsWithoutLoss(t *testing.T) {
 	m := NewMeter(Config{})
 	var a, b Phase
@@ -145,7 +146,8 @@ func TestMeterCountsGaps(t *testing.T) {
 	}
 }
 
-// Polling goes on across a cut: a gap right after it is one.
+// TestMeterCountsGapsAcrossCuts tests that polling continues across a cut: a gap right after the
+// cut is counted.
 func TestMeterCountsGapsAcrossCuts(t *testing.T) {
 	m := NewMeter(Config{})
 	m.Begin(at(0, runs(1)))
@@ -158,7 +160,7 @@ func TestMeterCountsGapsAcrossCuts(t *testing.T) {
 	}
 }
 
-// A phase in pieces is the sum of its pieces.
+// TestMeterPieces tests that a phase in pieces is the sum of its pieces.
 func TestMeterPieces(t *testing.T) {
 	m := NewMeter(Config{})
 	m.Begin(at(0, runs(1)))

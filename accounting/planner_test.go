@@ -69,7 +69,8 @@ func TestPlannerPieces(t *testing.T) {
 	}
 }
 
-// Lengths keep their mean, stay within the jitter, and follow from the seed.
+// TestPlannerJitter tests that lengths keep their mean, stay within the jitter, and depend only on
+// the seed.
 func TestPlannerJitter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		config := Config{
@@ -100,7 +101,7 @@ func TestPlannerJitter(t *testing.T) {
 			}
 			polls, all = polls+piece.Poll, all+length
 		}
-		// Pieces move about in their parts of the rounds, which stay where they are.
+		// Pieces move within their parts of the rounds, and the parts stay in place.
 		if off := (all - n*whole).Abs(); off > 2*whole {
 			t.Errorf("%d parts took %v, want %v give or take two", n, all, n*whole)
 		}
@@ -110,8 +111,8 @@ func TestPlannerJitter(t *testing.T) {
 	})
 }
 
-// TestPlannerPlaces: the places of the pieces in their parts of the round are about as many
-// everywhere, and don't follow from each other.
+// TestPlannerPlaces tests that the positions of pieces in their parts of the round are uniformly
+// distributed and not correlated.
 func TestPlannerPlaces(t *testing.T) {
 	const n, bins = 1000, 10
 	// With half the jitter no pause is too short to be drawn.
@@ -124,7 +125,7 @@ func TestPlannerPlaces(t *testing.T) {
 		step := float64(piece.Pause+piece.Poll-whole) / (0.5 * float64(whole))
 		place += step
 		counts[int(bins*(place-math.Floor(place)))%bins]++
-		// What a step is beside that of the recurrence, from -1/2 to 1/2.
+		// The difference between a step and that of the recurrence, from -1/2 to 1/2.
 		rest := math.Remainder(step-plastic, 1)
 		if i == 0 {
 			least, most = rest, rest
@@ -141,7 +142,7 @@ func TestPlannerPlaces(t *testing.T) {
 	}
 }
 
-// TestPlannerRestart: a round that is broken off is followed by a whole one.
+// TestPlannerRestart tests that an aborted round is followed by a whole one.
 func TestPlannerRestart(t *testing.T) {
 	p := NewPlanner(Config{})
 	pieces := func(active int) (n int) {

@@ -19,9 +19,9 @@ type listener struct {
 	phases int
 	pace   accounting.Pace
 	failed error
-	// told, unless nil, is given the length of each phase.
+	// told, unless nil, receives the length of each phase.
 	told chan time.Duration
-	// then, unless nil, is called before it answers.
+	// then, unless nil, is called before the handler returns.
 	then func()
 }
 
@@ -43,8 +43,8 @@ func (l *listener) PollEnded(p *accounting.Phase) accounting.Plan {
 func (l *listener) QuietEnded(*accounting.Quiet) { panic("nothing goes unwatched") }
 func (l *listener) Failed(err error)             { l.failed = err }
 
-// recorded is a recorder of three contexts on a simulated GPU, and a function that
-// lets time go on by n intervals. end ends it, or waits for its end.
+// recorded returns a recorder of three contexts on a simulated GPU. pass advances time by n
+// intervals. end stops the recorder, or waits for its end.
 func recorded(t *testing.T, room int) (rec *accountingtest.Record, l *listener, r *accounting.Recorder, pass func(n int), end func(wait bool) error) {
 	t.Helper()
 	return recordedFrom(t, room, func(rec *accountingtest.Record) accounting.EventSource { return rec })
@@ -87,8 +87,8 @@ func recordedFrom(t *testing.T, room int, source func(*accountingtest.Record) ac
 	}
 }
 
-// TestRecorder: an interval after another is told of, and what is charged is what
-// was used.
+// TestRecorder tests that one interval after another is reported, and that contexts are charged
+// what they used.
 func TestRecorder(t *testing.T) {
 	rec, l, r, pass, end := recorded(t, 0)
 	pass(200)
@@ -108,8 +108,8 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestUnrecorded: where nothing is recorded, contexts are charged by what is told of
-// their work, and whoever has slices as long as the others' is charged about what it used.
+// TestUnrecorded tests that, without records, contexts are charged by the reports of their work.
+// Contexts with slices of equal length are charged about what they used.
 func TestUnrecorded(t *testing.T) {
 	rec, l, r, pass, end := recordedFrom(t, 0, func(rec *accountingtest.Record) accounting.EventSource {
 		return accounting.Unrecorded{Clock: rec}
@@ -123,7 +123,7 @@ func TestUnrecorded(t *testing.T) {
 		}
 		used, charged = used+c.Busy(), charged+l.used[c.Group]
 	}
-	// What the hardware takes to switch is nobody's, and can't be told here.
+	// The hardware's switching time belongs to no context, and can't be determined here.
 	if charged < used || charged > l.sum {
 		t.Errorf("charged %v of %v that were used, in %v", charged, used, l.sum)
 	}
@@ -135,8 +135,8 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// TestRecorderAtItsPace: where its handler is in no hurry, phases are longer, by the
-// same grid, and what is charged is the same.
+// TestRecorderAtItsPace tests that phases are longer if the handler allows it, on the same grid,
+// and that the charges are the same.
 func TestRecorderAtItsPace(t *testing.T) {
 	rec, l, _, pass, end := recorded(t, 0)
 	for _, c := range []struct {
@@ -144,7 +144,7 @@ func TestRecorderAtItsPace(t *testing.T) {
 		phases int
 	}{{accounting.Easy, 66}, {accounting.Brisk, 198}} {
 		l.pace = c.pace
-		pass(3) // it is asked at the end of a phase
+		pass(3) // the handler is asked at the end of a phase
 		before := l.phases
 		pass(198)
 		if got := l.phases - before; got != c.phases {
@@ -161,8 +161,8 @@ func TestRecorderAtItsPace(t *testing.T) {
 	}
 }
 
-// TestRecorderNotify: a channel that comes or goes ends a phase, after a quarter of its
-// length at the earliest; the next is of the usual length.
+// TestRecorderNotify tests that a channel that is added or removed ends a phase, but not before a
+// quarter of its length. The next phase has the usual length.
 func TestRecorderNotify(t *testing.T) {
 	rec, l, r, pass, end := recorded(t, 0)
 	pass(2)
@@ -175,7 +175,7 @@ func TestRecorderNotify(t *testing.T) {
 	}{
 		{name: "in the first quarter", before: ms, after: 3 * ms / 2, want: 5 * ms / 2},
 		{name: "in the second", before: 4 * ms, want: 4 * ms},
-		{name: "not at all", after: 7 * ms / 2, want: 7 * ms / 2}, // what is left of the interval
+		{name: "not at all", after: 7 * ms / 2, want: 7 * ms / 2}, // the rest of the interval
 		{name: "not at all, again", after: 10 * ms, want: 10 * ms},
 	} {
 		now.Advance(c.before)
@@ -187,7 +187,7 @@ func TestRecorderNotify(t *testing.T) {
 			select {
 			case got := <-l.told:
 				t.Fatalf("notified %s, a phase of %v", c.name, got)
-			case <-time.After(100 * time.Millisecond): // as good as never
+			case <-time.After(100 * time.Millisecond): // long enough to mean never
 			}
 		}
 		now.Advance(c.after)
@@ -206,8 +206,8 @@ func TestRecorderNotify(t *testing.T) {
 	}
 }
 
-// TestRecorderNotifyMeanwhile: a channel that comes while a phase is being reckoned ends the
-// next one early.
+// TestRecorderNotifyMeanwhile tests that a channel that is added while a phase is being computed
+// ends the next phase early.
 func TestRecorderNotifyMeanwhile(t *testing.T) {
 	rec, l, r, pass, end := recorded(t, 0)
 	pass(1)
@@ -228,7 +228,7 @@ func TestRecorderNotifyMeanwhile(t *testing.T) {
 	}
 }
 
-// flood is a record of more switches than are read at once.
+// flood is a record of more switches than one read returns.
 type flood struct {
 	*accountingtest.Record
 	left int
@@ -243,8 +243,8 @@ func (f *flood) Read(buf []accounting.Switch) (n int, err error) {
 	return n, err
 }
 
-// TestRecorderReadsAll: however many switches there were in an interval, all are known at its
-// end.
+// TestRecorderReadsAll tests that all switches of an interval are known at its end, however many
+// there were.
 func TestRecorderReadsAll(t *testing.T) {
 	f := &flood{left: 5000}
 	_, _, _, pass, end := recordedFrom(t, 0, func(rec *accountingtest.Record) accounting.EventSource {
@@ -260,8 +260,7 @@ func TestRecorderReadsAll(t *testing.T) {
 	}
 }
 
-// TestRecorderWithoutRoom: records that are lost again and again leave the sums
-// about right.
+// TestRecorderWithoutRoom tests that the sums are about right although records are lost repeatedly.
 func TestRecorderWithoutRoom(t *testing.T) {
 	rec, l, r, pass, end := recorded(t, 12)
 	pass(300)
@@ -280,8 +279,8 @@ func TestRecorderWithoutRoom(t *testing.T) {
 	}
 }
 
-// TestRecorderFails: a record that can't be read any more is the end, and the
-// handler is told.
+// TestRecorderFails tests that a record that can no longer be read ends the recorder, and that the
+// handler is informed.
 func TestRecorderFails(t *testing.T) {
 	rec, l, _, pass, end := recorded(t, 0)
 	pass(2)
@@ -293,7 +292,7 @@ func TestRecorderFails(t *testing.T) {
 	}
 }
 
-// TestRecorderConfig says what intervals there can be.
+// TestRecorderConfig tests which intervals are valid.
 func TestRecorderConfig(t *testing.T) {
 	for d, ok := range map[time.Duration]bool{0: true, ms: true, 10 * ms: true, 250 * ms: true, ms - 1: false, -ms: false, time.Second: false} {
 		c := accounting.RecorderConfig{Period: d}

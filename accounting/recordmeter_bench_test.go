@@ -9,9 +9,9 @@ import (
 	"vgpud/accounting/accountingtest"
 )
 
-// BenchmarkRecordMeter is an interval of 10 ms of eight guests: what a Recorder reckons
-// a hundred times a second, if asked to. In turns of 1 ms with kernels of 100 µs, and with as many
-// switches as there can be.
+// BenchmarkRecordMeter measures an interval of 10 ms with eight guests, which a Recorder computes
+// up to a hundred times a second: with turns of 1 ms and kernels of 100 µs, and with as many
+// switches as possible.
 func BenchmarkRecordMeter(b *testing.B) {
 	for _, c := range []struct {
 		name   string

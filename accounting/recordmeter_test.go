@@ -17,7 +17,7 @@ const (
 	ms = time.Millisecond
 )
 
-// h100 returns a GPU that switches contexts as an H100 was measured to.
+// h100 returns a GPU that switches contexts as measured on an H100.
 func h100() *accountingtest.Recorded {
 	g := &accountingtest.Recorded{Save: 64 * us, Preempted: 85 * us, Load: 80 * us, ResumeDelay: 47 * us}
 	g.AdvanceTo(ms) // nothing has been there since 0, which would say nothing
@@ -29,15 +29,15 @@ type metered struct {
 	gpu      *accountingtest.Recorded
 	meter    *accounting.RecordMeter
 	contexts []*accountingtest.RecordedContext
-	start    []time.Duration // the truth at the beginning
+	start    []time.Duration // true use at the beginning
 	charged  map[accounting.GroupID]time.Duration
 	sum      accounting.Phase
-	tell     func(accounting.Work) (accounting.Work, bool) // what comes of a report of work; nil: all
+	tell     func(accounting.Work) (accounting.Work, bool) // alters or drops a report of work; nil: keeps all
 	see      func(accounting.Switch)
 	lose     func() bool // whether records are lost
-	// lost reports whether the hardware leaves a record out, and nobody says so.
+	// lost reports whether the hardware silently omits a record.
 	lost func(accounting.Switch) bool
-	// attribute is asked about processes of which nobody tells, if it is set.
+	// attribute, if set, attributes processes that make no reports.
 	attribute func(now time.Duration, pid int) (accounting.GroupID, bool)
 }
 
@@ -104,10 +104,10 @@ func (l *metered) cut(t require, d time.Duration) accounting.Phase {
 // truth returns what context i used since the beginning.
 func (l *metered) truth(i int) time.Duration { return l.contexts[i].Busy() - l.start[i] }
 
-// off returns by how much context i is charged too much.
+// off returns how much more context i is charged than it used.
 func (l *metered) off(i int) time.Duration { return l.charged[l.contexts[i].Group] - l.truth(i) }
 
-// require is what testing.TB and rapid.T have in common.
+// require is the common interface of testing.TB and rapid.T.
 type require interface {
 	Helper()
 	Fatalf(string, ...any)
@@ -117,20 +117,20 @@ func fixed(length, think time.Duration) func() (time.Duration, time.Duration) {
 	return func() (time.Duration, time.Duration) { return length, think }
 }
 
-// TestRecordMeterMeasured has the loads on an H100 of which both the spans and the
-// truth are known: spans alone are between 6 % too much and useless, clipped to
-// work and without the saves they are right.
+// TestRecordMeterMeasured replays the loads on an H100 for which both the intervals between
+// switches and the true use are known. The intervals alone are between 6 % too long and useless.
+// Clipped to the reported work, and without the context saves, they are right.
 func TestRecordMeterMeasured(t *testing.T) {
 	type load struct {
 		length, think time.Duration
 		fetched       int
 		slice         time.Duration
-		spans         float64 // what the spans came to, over what was true
+		spans         float64 // sum of the intervals divided by the true use
 	}
 	for _, c := range []struct {
 		name  string
 		loads []load
-		off   float64 // of what is true
+		off   float64 // relative to the true use
 	}{
 		{"500 µs kernels back to back", []load{
 			{501500, 0, 2, 2048 * us, 465.1 / 436.3}, {501500, 0, 2, 2048 * us, 465.1 / 436.3},
@@ -176,7 +176,7 @@ func TestRecordMeterMeasured(t *testing.T) {
 				if off := float64(l.off(i)) / true; off > c.off || off < -c.off {
 					t.Errorf("context %d: charged %v of true %v, %+.2f %%", i, l.charged[ctx.Group], l.truth(i), 100*off)
 				}
-				// The simulation is that GPU, but for when an idle context came back.
+				// The simulation matches that GPU except in when an idle context came back.
 				if raw := float64(spans[ctx.PID]) / true; c.loads[i].spans < 2 && (raw < c.loads[i].spans-0.015 || raw > c.loads[i].spans+0.015) {
 					t.Errorf("context %d: spans are %.3f of what is true, measured %.3f", i, raw, c.loads[i].spans)
 				}
@@ -185,8 +185,8 @@ func TestRecordMeterMeasured(t *testing.T) {
 	}
 }
 
-// TestRecordMeterGrid holds the error of a guest's load under a point for loads of
-// 10 to 100 %, kernels of 50 µs to 5 ms, and 1 to 8 guests.
+// TestRecordMeterGrid tests that the error of a guest's load is below a point for loads of 10 to
+// 100 %, kernels of 50 µs to 5 ms, and 1 to 8 guests.
 func TestRecordMeterGrid(t *testing.T) {
 	for _, p := range []struct {
 		guests int
@@ -223,9 +223,8 @@ func TestRecordMeterGrid(t *testing.T) {
 	}
 }
 
-// TestRecordMeterIdleStays: a context that is on the engine without work, since
-// nobody wants it, is not charged, and a lone one without records is charged
-// rightly.
+// TestRecordMeterIdleStays tests that a context that stays on the engine without work, since no
+// other needs it, is not charged, and that a lone context without records is charged correctly.
 func TestRecordMeterIdleStays(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(ms, 9*ms)}
@@ -243,8 +242,8 @@ func TestRecordMeterIdleStays(t *testing.T) {
 	}
 }
 
-// TestRecordMeterSuspended: a context that was taken off in mid-kernel is charged for
-// what it ran, and one beside it has the rest.
+// TestRecordMeterSuspended tests that a context that was suspended in the middle of a kernel is
+// charged for the time that it ran, and that another context gets the rest.
 func TestRecordMeterSuspended(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(5*time.Second, 0)}
@@ -262,8 +261,8 @@ func TestRecordMeterSuspended(t *testing.T) {
 	}
 }
 
-// TestRecordMeterOfNobody: the time of contexts that are nobody's, such as the
-// driver's own, is nobody's, whatever the numbers of groups.
+// TestRecordMeterOfNobody tests that the time of contexts that belong to no group, such as the
+// driver's own, is charged to none, whatever the groups' IDs.
 func TestRecordMeterOfNobody(t *testing.T) {
 	m := accounting.NewRecordMeter(accounting.RecordMeterConfig{}, ms)
 	m.Record(accounting.Switch{Clock: 2 * ms, PID: 7, On: true})
@@ -277,7 +276,7 @@ func TestRecordMeterOfNobody(t *testing.T) {
 	}
 }
 
-// TestRecordMeterTellsRunning checks which context was on the engine at the end of a phase.
+// TestRecordMeterTellsRunning tests which context is reported on the engine at the end of a phase.
 func TestRecordMeterTellsRunning(t *testing.T) {
 	g := h100()
 	c := &accountingtest.RecordedContext{PID: 7, Group: 3, Kernel: fixed(15*ms, 21*ms)}
@@ -290,9 +289,9 @@ func TestRecordMeterTellsRunning(t *testing.T) {
 	}
 }
 
-// TestRecordMeterProperties has random loads, with reports that come late, records
-// that are lost, and contexts that come, go and are suspended: what is charged
-// never exceeds what passed, never goes back, and in the end is what was used.
+// TestRecordMeterProperties tests random loads with late reports, lost records, and contexts that
+// are created, destroyed and suspended. Charges never exceed the elapsed time, never decrease, and
+// in the end equal the use.
 func TestRecordMeterProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))
@@ -312,7 +311,8 @@ func TestRecordMeterProperties(t *testing.T) {
 		}
 		g.AdvanceTo(time.Duration(rapid.IntRange(0, 100000).Draw(t, "before")) * us)
 		l := newMetered(g, contexts...)
-		// Reports come a few cuts late, whole: what ran is told after it seemed to run on.
+		// Reports arrive some cuts late but complete, so that the end of a run is reported after
+		// the context seemed to run on.
 		late := rapid.IntRange(0, 3).Draw(t, "late")
 		reports := make([][]accounting.Work, n)
 		l.tell = func(w accounting.Work) (accounting.Work, bool) {
@@ -324,7 +324,7 @@ func TestRecordMeterProperties(t *testing.T) {
 			reports[w.PID-100] = q[1:]
 			return q[0], true
 		}
-		// A context that is suspended before a record told where it is looks like one that is
+		// A context that is suspended before any record shows where it is looks like one that is
 		// alone on the engine.
 		recorded := make(map[int]bool)
 		lossy := rapid.Bool().Draw(t, "lossy")
@@ -352,8 +352,8 @@ func TestRecordMeterProperties(t *testing.T) {
 			l.cut(t, d)
 		}
 		for i := range contexts {
-			// What is on its way, and what a long kernel was still on the GPU for; where
-			// records were lost, turns that nobody knows.
+			// Reports in transit and the rest of a long kernel on the GPU and, if records were
+			// lost, turns that are unknown.
 			slack := 2*ms + time.Duration(late+1)*longest + time.Duration(lost)*(slice+20*ms)
 			if off := l.off(i); off > slack || off < -slack {
 				t.Fatalf("context %d: charged %v of %v, off by more than %v", i, l.charged[contexts[i].Group], l.truth(i), slack)

@@ -13,7 +13,7 @@ import (
 
 const runlistBase = 0x400000
 
-// page is a register page with one graphics runlist.
+// page returns a register page with one graphics runlist.
 func page(t testing.TB) nvreg.File {
 	t.Helper()
 	mem := make([]uint32, nvreg.Size/4)
@@ -119,8 +119,8 @@ func TestRegistersGone(t *testing.T) {
 	}
 }
 
-// BenchmarkPoll is one turn of the polling loop: the host's clock, one register,
-// and the notes taken; and with a change each time.
+// BenchmarkPoll measures one iteration of the polling loop, which reads the host's clock and one
+// register and updates the meter, without and with a change each time.
 func BenchmarkPoll(b *testing.B) {
 	epoch := time.Now()
 	host := func() time.Duration { return time.Since(epoch) }

@@ -7,7 +7,7 @@ import (
 	"vgpud/accounting"
 )
 
-// reports is a meter that gets its records and reports by hand, from 1 ms on.
+// reports is a meter that gets its records and reports from the test, from 1 ms on.
 type reports struct {
 	meter *accounting.RecordMeter
 	now   time.Duration
@@ -25,7 +25,7 @@ func (x *reports) switched(records ...accounting.Switch) {
 	}
 }
 
-// cut ends a phase at now, in which the contexts did so, and returns what group 1 is charged.
+// cut ends a phase at now with the contexts' reports, and returns what group 1 is charged.
 func (x *reports) cut(now time.Duration, did ...accounting.Work) time.Duration {
 	x.now = now
 	for i := range did {
@@ -35,8 +35,8 @@ func (x *reports) cut(now time.Duration, did ...accounting.Work) time.Duration {
 	return x.phase.Of(1).Busy
 }
 
-// TestRecordMeterBelievesNothingOfLater: what is told of a time long after the phase that ends
-// is left out, and what is about to come is taken in.
+// TestRecordMeterBelievesNothingOfLater tests that a report about a time long after the end of the
+// phase is ignored, and that one about the immediate future is accepted.
 func TestRecordMeterBelievesNothingOfLater(t *testing.T) {
 	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
@@ -49,7 +49,7 @@ func TestRecordMeterBelievesNothingOfLater(t *testing.T) {
 	}
 }
 
-// TestRecordMeterAddsUpAGroup: two processes of one group are charged as one.
+// TestRecordMeterAddsUpAGroup tests that two processes of one group are charged as one.
 func TestRecordMeterAddsUpAGroup(t *testing.T) {
 	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 4 * ms, PID: 1}, accounting.Switch{Clock: 5 * ms, PID: 2, On: true})
@@ -59,7 +59,7 @@ func TestRecordMeterAddsUpAGroup(t *testing.T) {
 	}
 }
 
-// TestRecordMeterForgetsContexts: contexts that come and go are not kept.
+// TestRecordMeterForgetsContexts tests that contexts that no longer exist are not kept.
 func TestRecordMeterForgetsContexts(t *testing.T) {
 	x := newReports()
 	for i := range 1000 {
@@ -70,8 +70,8 @@ func TestRecordMeterForgetsContexts(t *testing.T) {
 	}
 }
 
-// TestRecordMeterTakesBackWhatRan: a launch that is said to run until its executor notices, long
-// after, that it had ended costs its context no more than it took.
+// TestRecordMeterTakesBackWhatRan tests a launch that is reported as running until its executor
+// notices, long after, that it had ended. Its context is charged no more than the launch took.
 func TestRecordMeterTakesBackWhatRan(t *testing.T) {
 	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
@@ -88,7 +88,7 @@ func TestRecordMeterTakesBackWhatRan(t *testing.T) {
 	}
 }
 
-// TestRecordMeterSilence: a context of which nobody tells any more has ended.
+// TestRecordMeterSilence tests that a context without further reports has ended.
 func TestRecordMeterSilence(t *testing.T) {
 	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})
@@ -101,8 +101,8 @@ func TestRecordMeterSilence(t *testing.T) {
 	}
 }
 
-// TestRecordMeterLosesTheFirst: where records were lost before any came, the first that comes
-// tells nothing of what was before it.
+// TestRecordMeterLosesTheFirst tests that, if records were lost before the first one, that one says
+// nothing about the time before it.
 func TestRecordMeterLosesTheFirst(t *testing.T) {
 	x := newReports()
 	x.meter.Lost()
@@ -113,8 +113,8 @@ func TestRecordMeterLosesTheFirst(t *testing.T) {
 	}
 }
 
-// TestRecordMeterRecordsThatSayNothing: a context that comes where it is, or goes where another
-// one is, changes nothing.
+// TestRecordMeterRecordsThatSayNothing tests that a switch to the context that is on the engine,
+// and a switch away from one that is not, change nothing.
 func TestRecordMeterRecordsThatSayNothing(t *testing.T) {
 	x := newReports()
 	x.switched(
@@ -127,8 +127,8 @@ func TestRecordMeterRecordsThatSayNothing(t *testing.T) {
 	}
 }
 
-// TestRecordMeterLongVacancy: a context that is brought in long after another was saved took
-// no longer than contexts take; nobody wanted the engine before.
+// TestRecordMeterLongVacancy tests that a context restored long after another was saved took no
+// longer than a restore takes: no context needed the engine before.
 func TestRecordMeterLongVacancy(t *testing.T) {
 	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true}, accounting.Switch{Clock: 3 * ms, PID: 1}, accounting.Switch{Clock: 13 * ms, PID: 2, On: true})
@@ -138,7 +138,7 @@ func TestRecordMeterLongVacancy(t *testing.T) {
 	}
 }
 
-// TestRecordMeterSpansOfSeveralChannels: spans come in any order.
+// TestRecordMeterSpansOfSeveralChannels tests that reported intervals may arrive in any order.
 func TestRecordMeterSpansOfSeveralChannels(t *testing.T) {
 	x := newReports()
 	x.switched(accounting.Switch{Clock: ms, PID: 1, On: true})

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestResidencyForgets: what was over is dropped, and never the newest residence, however far
-// ahead the instant is.
+// TestResidencyForgets tests that past residences are dropped, but never the newest one, however
+// far ahead the given time is.
 func TestResidencyForgets(t *testing.T) {
 	for _, c := range []struct {
 		before time.Duration

@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// square is a live source: groups 1 and 2 take turns of 50 µs on the test's clock.
+// square is a live source: groups 1 and 2 take turns of 50 µs by the test's clock.
 type square struct {
 	epoch time.Time
 	polls atomic.Int64
 	fail  atomic.Bool
-	still bool // group 1 executes all along
+	still bool // group 1 executes all the time
 }
 
 var errFellOff = errors.New("fell off the bus")
@@ -104,7 +104,7 @@ func watchFor(t *testing.T, s *Sampler, rec *recorder, n int) {
 func contiguous(t *testing.T, rec *recorder) {
 	t.Helper()
 	if len(rec.quiets) > 0 && rec.quiets[0].Watched.End == rec.polled[0].Start {
-		// The first polling phase has nothing before it but pauses between its pieces.
+		// The first polling phase follows no quiet time except the pauses between its pieces.
 		if got, want := rec.quiets[0].Unwatched, rec.polled[0].Pauses; got != want {
 			t.Errorf("before the first polling phase: %v unwatched, want %v", got, want)
 		}
@@ -118,8 +118,8 @@ func contiguous(t *testing.T, rec *recorder) {
 		if i+1 >= len(rec.polled) {
 			continue
 		}
-		// The quiet time is what lies between the end of what was watched and the
-		// next polling phase, and the pauses of that one.
+		// The quiet time is the time between the end of measuring and the next polling phase, and
+		// the pauses of that phase.
 		next := &rec.polled[i+1]
 		if want := next.Start - q.Watched.End + next.Pauses; q.Unwatched != want {
 			t.Errorf("quiet phase %d: %v unwatched, want %v", i, q.Unwatched, want)
@@ -162,29 +162,30 @@ func TestSamplerAlternates(t *testing.T) {
 	}
 }
 
-// leaver is a live source whose group executes, but for two looks after so many more: the
-// one that finds that it has left, and the one that ends what is watched of the quiet phase.
+// leaver is a live source whose group executes except in the two polls that follow the given number
+// of polls: the one that finds that the group has left, and the one that ends the measured part of
+// the quiet phase.
 type leaver struct {
 	epoch time.Time
-	looks atomic.Int64
+	polls atomic.Int64
 }
 
 func (l *leaver) Sample() (Status, error) {
-	left := l.looks.Add(-1)
+	left := l.polls.Add(-1)
 	return Status{Clock: time.Since(l.epoch), Valid: true, Group: 1, Busy: left >= 0 || left < -2}, nil
 }
 
-// A group that is awaited is polled on in the quiet phase until it has left, however
-// long that takes it.
+// TestSamplerAwaits tests that an awaited group is polled in the quiet phase until it has left,
+// however long that takes.
 func TestSamplerAwaits(t *testing.T) {
-	const leaving = 100_000 // looks: counted, since the thread may be kept from looking for long
+	const leaving = 100_000 // polls: counted, since the thread may be kept from polling for long
 	src, rec := &leaver{epoch: time.Now()}, newRecorder()
-	src.looks.Store(-2)
+	src.polls.Store(-2)
 	rec.plan = func(p *Phase) Plan {
-		src.looks.Store(leaving)
+		src.polls.Store(leaving)
 		return Plan{Load: Load{Active: 2}, Await: []GroupID{1}, AwaitAtMost: time.Minute}
 	}
-	// Polling all the time, so that also an answer which comes late is waited for.
+	// Poll all the time, so that a late answer is waited for, too.
 	config := Config{Poll: 100 * time.Microsecond, Quiet: time.Millisecond, Full: true}
 	s, err := NewSampler([]SampledGPU{{Name: "0", Source: src, Handler: rec, Config: config}}, SamplerOptions{})
 	if err != nil {
@@ -202,8 +203,8 @@ func TestSamplerAwaits(t *testing.T) {
 	}
 }
 
-// A handler that is always late decides how long rounds are all the same: they would be for
-// ever those of a GPU that nobody uses.
+// TestSamplerHearsLateAnswers tests that a handler whose answers are always late still decides the
+// length of rounds. Otherwise rounds would have the length for an unused GPU forever.
 func TestSamplerHearsLateAnswers(t *testing.T) {
 	src, rec := &square{epoch: time.Now()}, newRecorder()
 	rec.plan = func(*Phase) Plan {
@@ -220,8 +221,8 @@ func TestSamplerHearsLateAnswers(t *testing.T) {
 	}
 }
 
-// After a verdict that changed who runs the sampler polls on for as long as its handler
-// wants.
+// TestSamplerWatchesOn tests that, after a verdict that changed which guests run, the sampler
+// continues to poll for as long as its handler wants.
 func TestSamplerWatchesOn(t *testing.T) {
 	const on = 5 * time.Millisecond
 	src, rec := &square{epoch: time.Now(), still: true}, newRecorder()
@@ -240,7 +241,7 @@ func TestSamplerWatchesOn(t *testing.T) {
 	}
 }
 
-// A channel that comes ends the quiet phase, however long it would be.
+// TestSamplerNotify tests that an added channel ends the quiet phase, however long it would be.
 func TestSamplerNotify(t *testing.T) {
 	src, rec := &square{epoch: time.Now()}, newRecorder()
 	config := Config{Poll: time.Microsecond, Quiet: 20 * time.Millisecond, Round: -1, Jitter: -1, Piece: -1}
@@ -258,8 +259,9 @@ func TestSamplerNotify(t *testing.T) {
 	}
 }
 
-// A channel that comes wakes the polling thread, whether or not anything was used lately,
-// and ends the round of its GPU before that of another which is as long.
+// TestSamplerNotifyWakes tests that an added channel wakes the polling thread, whether or not the
+// GPU was used lately, and ends the round of its GPU before that of another GPU with a round of the
+// same length.
 func TestSamplerNotifyWakes(t *testing.T) {
 	for _, active := range []int{0, 1} {
 		t.Run(fmt.Sprint(active), func(t *testing.T) {
@@ -298,7 +300,8 @@ func TestSamplerNotifyWakes(t *testing.T) {
 	}
 }
 
-// However many channels come, the thread is woken once a round.
+// TestSamplerNotifyWakesOnce tests that the thread is woken once a round, however many channels are
+// added.
 func TestSamplerNotifyWakesOnce(t *testing.T) {
 	s, err := NewSampler([]SampledGPU{{Name: "0", Source: &square{epoch: time.Now()}, Handler: newRecorder()}}, SamplerOptions{})
 	if err != nil {
@@ -312,8 +315,8 @@ func TestSamplerNotifyWakesOnce(t *testing.T) {
 	}
 }
 
-// entries is a live source whose engine is busy by its busy bit, and not by the entry of
-// the channel on it, which it reads only when told to.
+// entries is a live source whose engine is busy by its busy bit, but not by the entry of the
+// channel on it. It reads the entry only when told to.
 type entries struct {
 	epoch time.Time
 	read  bool
@@ -329,7 +332,8 @@ func (e *entries) Sample() (Status, error) {
 	return st, nil
 }
 
-// Where idle is told by the channel's entry, the source is told to read it.
+// TestSamplerReadsEntries tests that the source is told to read the channel's entry if that
+// determines whether the engine is idle.
 func TestSamplerReadsEntries(t *testing.T) {
 	for _, c := range []struct {
 		mode           IdleMode
@@ -349,8 +353,8 @@ func TestSamplerReadsEntries(t *testing.T) {
 	}
 }
 
-// One GPU that can't be read any more leaves the others watched; the last one
-// ends the sampler.
+// TestSamplerSeveralGPUs tests that a GPU that can no longer be read does not stop the sampling of
+// the others, and that the last one ends the sampler.
 func TestSamplerSeveralGPUs(t *testing.T) {
 	epoch := time.Now()
 	var gpus []SampledGPU
@@ -458,15 +462,15 @@ func TestRealtimeShare(t *testing.T) {
 	}
 }
 
-// A thread that yields when told to never reaches the kernel's limit, whatever
-// else it sleeps for.
+// TestYielderStaysBelowTheLimit tests that a thread that yields when told to never reaches the
+// kernel's limit, whatever else it sleeps for.
 func TestYielderStaysBelowTheLimit(t *testing.T) {
 	const share = 0.95
 	for _, nap := range []time.Duration{0, 2 * time.Millisecond, 20 * time.Millisecond} {
 		y := newYielder(share)
 		y.slept(0, 0)
 		var now time.Duration
-		ran := make([]time.Duration, 10) // by second
+		ran := make([]time.Duration, 10) // per second
 		for i := 0; now < 10*time.Second; i++ {
 			const step = 10 * time.Microsecond
 			ran[now/time.Second] += step

@@ -18,7 +18,7 @@ type everyTick struct{ *accountingtest.GPU }
 
 func (everyTick) SteadyUntil() time.Duration { return 0 }
 
-// load makes a GPU with random groups, the same ones for the same seed.
+// load returns a GPU with random groups, the same ones for the same seed.
 func load(seed uint64, groups int, switchCost time.Duration) *accountingtest.GPU {
 	r := rand.New(rand.NewPCG(seed, 1))
 	gpu := &accountingtest.GPU{SwitchCost: switchCost}
@@ -38,8 +38,8 @@ func load(seed uint64, groups int, switchCost time.Duration) *accountingtest.GPU
 	return gpu
 }
 
-// TestSimulatedSamplerSkips: skipping ahead to the next change gives what polling every tick gives,
-// whatever the handler plans.
+// TestSimulatedSamplerSkips tests that skipping to the next change has the same result as polling
+// every tick, whatever the handler plans.
 func TestSimulatedSamplerSkips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		seed := rapid.Uint64().Draw(t, "seed")
@@ -90,8 +90,8 @@ func TestSimulatedSamplerSkips(t *testing.T) {
 	})
 }
 
-// TestSimulatedSamplerRounds: polled and quiet time are all of the time, in the proportion that
-// was configured.
+// TestSimulatedSamplerRounds tests that polled and quiet time add up to all of the time, in the
+// configured proportion.
 func TestSimulatedSamplerRounds(t *testing.T) {
 	gpu, sums := load(1, 3, 0), new(accountingtest.Sums)
 	sums.Plan = func(*accounting.Phase) accounting.Plan { return accounting.Plan{Load: accounting.Load{Active: 3}} }
@@ -123,7 +123,8 @@ func TestSimulatedSamplerRounds(t *testing.T) {
 	}
 }
 
-// TestSimulatedSamplerNotify: a channel that comes ends a round early, but not before a quarter of it.
+// TestSimulatedSamplerNotify tests that an added channel ends a round early, but not before a
+// quarter of it.
 func TestSimulatedSamplerNotify(t *testing.T) {
 	gpu, sums := load(1, 1, 0), new(accountingtest.Sums)
 	sums.Plan = func(*accounting.Phase) accounting.Plan { return accounting.Plan{Load: accounting.Load{Active: 1}} }
@@ -157,7 +158,7 @@ func (f failing) Sample() (accounting.Status, error) {
 	return st, err
 }
 
-// TestSimulatedSamplerFails: an error of the source ends it.
+// TestSimulatedSamplerFails tests that an error of the source ends the sampler.
 func TestSimulatedSamplerFails(t *testing.T) {
 	if _, err := accountingtest.Sample(failing{load(1, 1, 0)}, accounting.Config{}, 50*ms); err == nil {
 		t.Error("no error")
@@ -167,8 +168,9 @@ func TestSimulatedSamplerFails(t *testing.T) {
 	}
 }
 
-// TestJitterSeesPeriodicWork: work with the period of the polling is seen as it is, since pieces
-// and phases move. At fixed intervals the same part of each period would be seen every time.
+// TestJitterSeesPeriodicWork tests that work with the period of the polling is measured correctly,
+// since pieces and phases move. At fixed intervals the same part of each period would be measured
+// every time.
 func TestJitterSeesPeriodicWork(t *testing.T) {
 	for name, c := range map[string]struct {
 		config accounting.Config
@@ -201,13 +203,13 @@ func TestJitterSeesPeriodicWork(t *testing.T) {
 	}
 }
 
-// TestSimulatedSamplerAwaits: the kernel of a guest that was suspended is polled until it has left
-// the GPU, but no longer than the plan allows.
+// TestSimulatedSamplerAwaits tests that the kernel of a suspended guest is polled until it has left
+// the GPU, but for no longer than the plan allows.
 func TestSimulatedSamplerAwaits(t *testing.T) {
 	for _, c := range []struct {
 		await  accounting.GroupID
 		atMost time.Duration
-		least  time.Duration // that is polled of the quiet phase
+		least  time.Duration // polled part of the quiet phase
 		most   time.Duration
 	}{{1, 20 * ms, 2*ms - 1, 2*ms + 2*us}, {1, ms, ms, ms}, {2, 20 * ms, 0, us}} {
 		gpu := &accountingtest.GPU{}
@@ -233,7 +235,8 @@ func TestSimulatedSamplerAwaits(t *testing.T) {
 	}
 }
 
-// TestFullPollingIsExact: at 100 % polling the sums are the GPU's own within 0.1 point.
+// TestFullPollingIsExact tests that at 100 % polling the sums agree with the GPU's own within 0.1
+// point.
 func TestFullPollingIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		groups := rapid.IntRange(1, 16).Draw(t, "groups")
@@ -259,7 +262,7 @@ func TestFullPollingIsExact(t *testing.T) {
 	})
 }
 
-// polledGPU is a simulation that adds up for how long it is told that it is polled.
+// polledGPU is a simulation that adds up the time for which it is polled.
 type polledGPU struct {
 	*accountingtest.GPU
 	now, polled time.Duration
@@ -276,7 +279,7 @@ func (s *polledGPU) AdvanceTo(t time.Duration) {
 	s.GPU.AdvanceTo(t)
 }
 
-// TestSimulationIsToldOfPolling: a simulation knows when it is polled, and when it is not.
+// TestSimulationIsToldOfPolling tests that a simulation knows whether it is being polled.
 func TestSimulationIsToldOfPolling(t *testing.T) {
 	sim := &polledGPU{GPU: load(1, 2, 0)}
 	sums, err := accountingtest.Sample(sim, accounting.Config{}, 300*ms)

@@ -18,8 +18,8 @@ func newFile(t testing.TB) File {
 	return f
 }
 
-// The values below are what the manuals' bit ranges give, worked out by hand,
-// so that encoder and decoder can't be wrong together.
+// TestEngineStatusLayout tests values computed by hand from the manuals' bit ranges, so that
+// encoder and decoder can't both be wrong in the same way.
 func TestEngineStatusLayout(t *testing.T) {
 	for _, c := range []struct {
 		raw  EngineStatus
@@ -169,7 +169,8 @@ func TestFindGraphics(t *testing.T) {
 	}
 }
 
-// A device table may have rows that are no device, and devices with fewer or more rows than this package knows.
+// TestDeviceTableShapes tests device tables with rows that are no device, and with devices that
+// have fewer or more rows than this package knows.
 func TestDeviceTableShapes(t *testing.T) {
 	f := newFile(t)
 	rows := []uint32{
@@ -207,7 +208,7 @@ func TestCalibrate(t *testing.T) {
 	}
 	reads := 0
 	restless := func() time.Duration {
-		// A soft GPU that works: its status changes now and then.
+		// A soft GPU that works: its status changes from time to time.
 		now += 100
 		if reads++; reads%700 == 0 {
 			f.StoreTime(now)

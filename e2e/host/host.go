@@ -31,7 +31,7 @@ const GPUName = "gpu0"
 const startLimit = 10 * time.Minute
 
 // defaultTimeout is for conditions that take a soft GPU seconds of work. It may get half a busy processor or less, and take much longer
-// beside twenty busy processes; lateness is no failure.
+// beside twenty busy processes, so that being slow is no failure.
 const defaultTimeout = 10 * time.Minute
 
 var built struct {
@@ -253,16 +253,16 @@ func (h *Host) Until(what string, ask func() error) {
 }
 
 // Until calls ask until it returns nil, or fails the test after a timeout.
-func Until(tb testing.TB, patience time.Duration, what string, ask func() error) {
+func Until(tb testing.TB, timeout time.Duration, what string, ask func() error) {
 	tb.Helper()
-	if err := until(patience, ask); err != nil {
-		tb.Fatalf("waited %v for %s: %v", patience, what, err)
+	if err := until(timeout, ask); err != nil {
+		tb.Fatalf("waited %v for %s: %v", timeout, what, err)
 	}
 }
 
 // until calls ask until it returns nil, or returns its last error after a timeout.
-func until(patience time.Duration, ask func() error) error {
-	deadline := time.NewTimer(patience)
+func until(timeout time.Duration, ask func() error) error {
+	deadline := time.NewTimer(timeout)
 	defer deadline.Stop()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
