@@ -2,6 +2,8 @@
 //
 //   - daemon: the life of guests: configuration, creation, adoption, saved state, metrics and
 //     the implementation of the API.
+//   - scheduler: one GPU's loop: status source, accounting, policy and verdicts.
+//   - launchqueue: launches that wait or run, for policies about kernels; pure.
 //   - vm: `vgpud vm`, one guest's process, which serves the guest's virtual GPU.
 //   - vgpu and vgpu/abi: the virtual GPU itself, and what host and guest agree on.
 //   - executor: `vgpud exec`, which carries out the commands of one guest context.
