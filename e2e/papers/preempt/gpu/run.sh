@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compares the forms on this machine's GPU: run.sh VGPUCTL [RUNS [EVICTIONS]], where
-# VGPUCTL is the built command line. Behind our forms come the papers' ways to look for
-# the evict word, with fewer runs since they take long: all threads, host memory, and a
-# proxy. It needs nvcc and a GPU of compute capability 9.0.
+# VGPUCTL is the built command line. After this project's forms it measures the papers'
+# ways to read the evict word, with fewer runs since they take long: by all threads, from
+# host memory, and through a proxy. It needs nvcc and a GPU of compute capability 9.0.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 vgpuctl=$(realpath "$1") runs=${2:-15} evictions=${3:-40}

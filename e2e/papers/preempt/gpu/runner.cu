@@ -2,16 +2,16 @@
 //
 //     runner DIR RUNS EVICTIONS [WORD] > table
 //
-// reads those of DIR/{vecadd,stencil,matmul,nbody}.ptx that are there, which `vgpuctl ptx transform` made,
-// and prints, for each kernel and form: the median time of RUNS runs, how much more
-// than the original's that is, the median and the 90th percentile of EVICTIONS
+// reads the files DIR/{vecadd,stencil,matmul,nbody}.ptx that exist, which `vgpuctl ptx transform` made.
+// It prints for each kernel and form: the median time of RUNS runs, the overhead over
+// the original's, the median and the 90th percentile of the latency of EVICTIONS
 // evictions at random moments (from writing the word, by a copy on a stream of its
-// own, until the host sees the kernel's end), in how many launches the evicted run
-// was done in all, and whether all results are the original's, bit for bit.
+// own, until the host sees the kernel's end), the number of launches that the evicted
+// run took in all, and whether all results equal the original's, bit for bit.
 //
-// WORD is where the kernels were made to look for the evict word: device (GPU memory,
-// the usual), host, or proxy. The latter two, and where all threads read the word, are
-// the papers' ways, and only the forms that the papers have are measured then.
+// WORD is where the transformed kernels read the evict word: device (GPU memory, the
+// default), host, or proxy. The latter two, and reads of the word by all threads, are
+// the papers' ways; then only the forms that the papers have are measured.
 //
 // The layout of the appended argument and of the control block is package abi's
 // (mediator/vgpu/abi/preempt.go).
@@ -73,7 +73,7 @@ static const Form forms[] = {
     {"persistent 16", "__vgpud_persist", 16, true, false, 1},
 };
 
-// What the papers have, where the word is looked for as they do.
+// The papers' forms, measured if the word is read in one of the papers' ways.
 static const Form papers[] = {
     {"single", "__vgpud_single", 1, false, true, 1},
     {"persistent 1", "__vgpud_persist", 1, true, false, 1},
@@ -172,7 +172,7 @@ struct Bench {
 
     uint32_t units(const Form &f) { return (uint32_t)((tasks() + f.group - 1) / f.group); }
 
-    // start makes the first launch of a form.
+    // start does the first launch of a form.
     void start(const Form &f, CUfunction fn, uint32_t hardware, Args &a) {
         a = Args{};
         a.control = control;
@@ -195,7 +195,7 @@ struct Bench {
         }
     }
 
-    // resident is how many blocks the GPU holds.
+    // resident returns how many blocks fit on the GPU.
     uint32_t resident(CUfunction fn) {
         int sms, blocks;
         CHECK(cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
@@ -224,10 +224,10 @@ struct Bench {
     }
 
     // evicted runs the kernel once, evicted after a delay, and then to its end. It
-    // returns how long leaving took, negative where the kernel was done before.
+    // returns the eviction latency, or a negative value if the kernel was done before.
     double evicted(const Form &f, CUfunction fn, uint32_t hardware, double delay, int &launches, uint64_t &left) {
         clear();
-        // A bitmap of skipped units, whatever their number.
+        // A bitmap of skipped units, sized for any number of them.
         CHECK(cuMemsetD8(skipped, 0, (units(f) + 31) / 32 * 4));
         CHECK(cuCtxSynchronize());
         Args a;
@@ -327,12 +327,12 @@ int main(int argc, char **argv) {
         if (argc == 5) each.assign(std::begin(papers), std::end(papers));
         for (const Form &f : each) {
             CUfunction fn;
-            // A proxy is in the persistent form alone.
+            // Only the persistent form has a proxy.
             if (cuModuleGetFunction(&fn, b.module, (std::string(k.entry) + f.suffix).c_str()) != CUDA_SUCCESS) continue;
             uint32_t hardware = b.resident(fn);
             if (f.group > 1 && b.units(f) < 128) continue;
             Args a;
-            // The control block is cleared within the time.
+            // The time includes clearing the control block.
             double length = b.timed([&] { b.start(f, fn, hardware, a); }, runs);
             double plain = b.timed([&] { CHECK(cuMemsetD8Async(control, 0, CONTROL, work)); b.original(); }, runs);
             b.clear();
@@ -352,7 +352,7 @@ int main(int argc, char **argv) {
                     latencies.push_back(took);
                     left += (double)rest / evictions;
                 }
-                // Every result is compared where that is quick.
+                // Every result is compared if that is quick.
                 if (k.buffers.back() <= 64 * MiB || i % 8 == 0) same = b.same() && same;
             }
             std::sort(latencies.begin(), latencies.end());
