@@ -11,8 +11,8 @@ import (
 	"vgpud/gpu/nvidia/inventory"
 )
 
-// The grid of loads on which accounting is measured: each number of guests with each
-// length of kernels, at loads a guest that go through all four along the diagonals.
+// These are the loads on which accounting is measured: each number of guests with each length of
+// kernels. The load of a guest takes all four values along the diagonals of this grid.
 var (
 	gridGuests  = []int{1, 2, 4, 8}
 	gridKernels = []time.Duration{50 * time.Microsecond, 250 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}
@@ -22,7 +22,7 @@ var (
 // point is one load.
 type point struct {
 	guests int
-	kernel int // of gridKernels
+	kernel int // an index of gridKernels
 	load   float64
 }
 
@@ -39,14 +39,14 @@ func (p point) String() string {
 	return fmt.Sprintf("%d guests, kernels of %v, load %g %% each", p.guests, gridKernels[p.kernel], 100*p.load)
 }
 
-// pause is between a guest's kernels, that its load is as it is to be.
+// pause returns the pause between a guest's kernels that makes its load what the point asks for.
 func (p point) pause() time.Duration {
 	return time.Duration(float64(gridKernels[p.kernel]) * (1 - p.load) / p.load)
 }
 
-// account measures accounting's error against the number of fixed kernels times their
-// length alone, and what the daemon needs of the host meanwhile. Each window begins
-// and ends with idle guests, so that no kernel is counted in part.
+// account measures the accounted GPU time against the number of fixed kernels times their length
+// alone, and the processor time that the daemon takes meanwhile. Guests are idle at the start and
+// end of each window, so that no kernel is counted in part.
 func account(ctx context.Context, b *bench) error {
 	solo, err := b.native(ctx, "solo")
 	if err != nil {
@@ -82,7 +82,7 @@ func account(ctx context.Context, b *bench) error {
 		return err
 	}
 	var worst, relative, daemons, drivers, executors []float64
-	var health, all time.Duration // of too little to be told in one run
+	var health, all time.Duration // too little to be measured in one run
 	errorsOf := make([][]float64, len(points))
 	signedOf, relativeOf := make([][]float64, len(points)), make([][]float64, len(points))
 	longer := make([][]float64, len(points))
@@ -146,10 +146,10 @@ func account(ctx context.Context, b *bench) error {
 type gridRun struct {
 	*bench
 	lengths
-	solo *member // the only one that uses the GPU between windows
+	solo *member // the only program that uses the GPU between windows
 }
 
-// loadSpins gives a tenant the grid's kernels, in order.
+// loadSpins loads the grid's kernels into a tenant, in order.
 func (g *gridRun) loadSpins(ctx context.Context, m *member) error {
 	for _, n := range g.iterations {
 		s := g.full(n)
@@ -165,8 +165,8 @@ func (g *gridRun) loadSpins(ctx context.Context, m *member) error {
 	return nil
 }
 
-// throughGuest is how long the kernels are alone, back to back, by way of a guest:
-// what its way to the GPU puts between them comes to that.
+// throughGuest returns how long the kernels take alone, back to back, when a guest launches them.
+// The difference from the native lengths is what the guest's launch path adds between kernels.
 func (g *gridRun) throughGuest(ctx context.Context, guest *member) (all []time.Duration, err error) {
 	for i, k := range gridKernels {
 		rounds := int(max(20*time.Millisecond/k, 8))
@@ -179,9 +179,8 @@ func (g *gridRun) throughGuest(ctx context.Context, guest *member) (all []time.D
 	return all, nil
 }
 
-// stamped is how long the kernels are alone by their own readings of the GPU's clock,
-// from the first block's start to the last one's end: a check of the lengths by the
-// host's clock.
+// stamped returns how long the kernels take alone by the GPU's clock as they read it, from the
+// first block's start to the last one's end. It checks the lengths that the host's clock gives.
 func (g *gridRun) stamped(ctx context.Context) (all []time.Duration, err error) {
 	for i := range gridKernels {
 		var some []time.Duration
@@ -197,14 +196,13 @@ func (g *gridRun) stamped(ctx context.Context) (all []time.Duration, err error) 
 	return all, nil
 }
 
-// pointFound is what one point came to: the worst guest's error, also with its sign
-// (above 0: charged too much), the relative error of
-// the worst of those with a load above 20 %, and by how much longer kernels take under
-// this load.
+// pointFound is the result of one point: the worst guest's error; the same with its sign, positive
+// if the guest was charged too much; the worst relative error of the guests with a load above 20 %;
+// and how much longer kernels take under this load.
 type pointFound struct{ worst, signed, relative, longer float64 }
 
-// slowdown is by how much the kernels' blocks take longer than back to back when the
-// GPU has the point's load, of a program alone: clocks and caches are colder.
+// slowdown returns how much longer the kernels' blocks take at the point's load than back to back,
+// when one program runs alone: clocks are lower and caches colder.
 func (g *gridRun) slowdown(ctx context.Context, p point) (float64, error) {
 	load := min(p.load*float64(p.guests), 1)
 	k := gridKernels[p.kernel]
@@ -265,18 +263,18 @@ func (g *gridRun) account(ctx context.Context, p point, guests []*member) (f poi
 	return f, nil
 }
 
-// cpuTimes is processor time so far.
+// cpuTimes holds the processor time used so far.
 type cpuTimes struct {
 	at                             time.Duration
 	daemon, driver, guests, health time.Duration
 }
 
-// driverThreads is the name of the driver's own threads in the kernel, which move the
-// record of context switches where the daemon has not done so in time.
+// driverThreads is the name of the driver's own kernel threads. They move the records of context
+// switches when the daemon has not done so in time.
 const driverThreads = "nv_queue"
 
-// cpu asks what the daemon, the driver's threads, the guests' processes and the one that
-// watches the GPU's health have used.
+// cpu returns the processor time of the daemon, the driver's threads, the guests' processes and the
+// process that monitors the GPU's health.
 func (b *bench) cpu() (c cpuTimes, err error) {
 	c.at = tenant.Monotonic()
 	if c.daemon, err = proc.CPUTime(b.daemon.Cmd.Process.Pid); err != nil {

@@ -15,19 +15,20 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// hardwareSuspension is what the hardware's own suspension takes, as measured before on an
-// H100 (docs/nvidia.md), and evictOverhead what an eviction may take beside the kernel's
-// longest chunk.
+// hardwareSuspension is the duration of the hardware's own suspension, as measured before on an
+// H100 (docs/nvidia.md). evictOverhead is how much longer than the kernel's longest chunk an
+// eviction may take.
 const (
 	hardwareSuspension = 360.0 // µs
 	evictOverhead      = 25.0  // µs
 )
 
-// suspensionsEach is how often a run suspends: a percentile of all runs is to be one.
+// suspensionsEach is the number of suspensions in a run. It is large enough for a percentile over
+// all runs.
 const suspensionsEach = 60
 
-// control measures how soon a kernel is off the GPU: by the hardware, and by its own
-// form.
+// control measures how soon a kernel is off the GPU, both suspended by the hardware and evicted in
+// its own form.
 func control(ctx context.Context, b *bench) error {
 	stops, err := b.suspensions(ctx)
 	if err != nil {
@@ -36,11 +37,11 @@ func control(ctx context.Context, b *bench) error {
 	return errors.Join(err, b.evictions(ctx, stops))
 }
 
-// suspensions measures the hardware's way, and returns how long each took until the
-// kernel stood still, in µs, by run.
+// suspensions measures suspension by the hardware. It returns, by run, how long each suspension
+// took until the kernel stood still, in µs.
 func (b *bench) suspensions(ctx context.Context) (stops [][]float64, err error) {
 	if b.kind == "soft" {
-		return nil, nil // it suspends between kernels
+		return nil, nil // a GPU in software suspends between kernels only
 	}
 	blocks := 2 * b.sms
 	var off, on, whole, offCalls, onCalls []float64
@@ -97,7 +98,7 @@ func (b *bench) suspensions(ctx context.Context) (stops [][]float64, err error) 
 
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// longKernels are the kernels whose evictions are measured.
+// longKernels returns the kernels whose evictions are measured.
 func (b *bench) longKernels() []tenant.Job {
 	if b.kind == "soft" {
 		return []tenant.Job{{Scaled: "spin"}}
@@ -111,22 +112,22 @@ func (b *bench) longKernels() []tenant.Job {
 	return jobs
 }
 
-// eviction is what was measured of one kernel in the form that a guest's tuner chose: as
-// the daemon evicts it for another guest's, and as a program evicts its own.
+// eviction holds the measurements of one kernel, in the form that a guest's tuner chose: how the
+// daemon evicts it for another guest's kernel, and how a program evicts its own.
 type eviction struct {
 	name     string
 	form     tenant.Form
 	p50, p99 []float64   // µs, of the daemon's evictions of each run
 	count    uint64      // of the daemon's evictions
-	own      [][]float64 // µs, by run
+	own      [][]float64 // the program's evictions: µs, by run
 	longest  float64     // µs, of the chunks with which the form fills the GPU
 	overhead float64     // of the form
 }
 
-// leaves reports whether the kernel leaves by itself: the tuner did not choose the original.
+// leaves reports whether the kernel can be evicted: the tuner did not choose the original.
 func (e *eviction) leaves() bool { return e.form.Form != 0 }
 
-// chunk returns the longest time between two looks at the word, in µs.
+// chunk returns the longest time between two reads of the evict word, in µs.
 func (e *eviction) chunk() float64 {
 	return max(float64(e.form.Task)/float64(time.Microsecond)*float64(max(e.form.Group, 1)), e.longest)
 }
@@ -134,7 +135,8 @@ func (e *eviction) chunk() float64 {
 // all returns the program's evictions of all runs.
 func (e *eviction) all() []float64 { return slices.Concat(e.own...) }
 
-// leastForPercentile is the least number of evictions for a 99th percentile that is not just the slowest.
+// leastForPercentile is the least number of evictions for which the 99th percentile is not merely
+// the slowest one.
 const leastForPercentile = 100
 
 // slow returns the 99th percentile of the daemon's evictions, or NaN for fewer than least.
@@ -145,14 +147,15 @@ func (e *eviction) slow(least uint64) float64 {
 	return figure.Median(e.p99)
 }
 
-// percentile99 is the 99th percentile.
+// percentile99 returns the 99th percentile.
 func percentile99(us []float64) float64 { return figure.Quantile(us, 0.99) }
 
-// endless is a number of rounds that never end, so that a batch program always has its next kernel queued.
+// endless is a number of rounds that a run never completes, so that a batch program always has its
+// next kernel queued.
 const endless = 1 << 20
 
-// evictions measures how soon kernels leave in the forms that a guest's tuner chooses.
-// stops are the hardware's suspensions, to compare with.
+// evictions measures how soon kernels can be evicted in the forms that a guest's tuner chooses.
+// stops are the hardware's suspensions, for comparison.
 func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 	scaled, err := b.scale(ctx, 100*time.Microsecond)
 	if err != nil {
@@ -185,7 +188,7 @@ func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 	for i := range found {
 		e := &found[i]
 		if e.leaves() {
-			if err := b.evictOwn(ctx, e); err != nil { // the others are measured all the same
+			if err := b.evictOwn(ctx, e); err != nil { // a failure does not keep the other kernels from being measured
 				errs = append(errs, fmt.Errorf("eviction of %s: %w", e.name, err))
 			}
 		}
@@ -201,17 +204,16 @@ func (b *bench) evictions(ctx context.Context, stops [][]float64) error {
 	return errors.Join(errs...)
 }
 
-// For a 99th percentile to be one, a run has some hundreds of evictions, where they
-// don't take too long.
+// A run has several hundred evictions, which a 99th percentile needs, unless these take too long.
 const (
 	evictionsEach = 200
 	evictionsFor  = 2000 * time.Millisecond // of one kernel, in all runs
 )
 
-// softForm is for a GPU in software.
+// softForm is the form for a GPU in software.
 var softForm = &tenant.Form{Form: uint8(abi.PreemptSingle), Group: 1, Every: 1}
 
-// evictOwn evicts a program's own kernel, in the form of the guest's.
+// evictOwn lets a program evict its own kernel, in the form that the guest's tuner chose.
 func (b *bench) evictOwn(ctx context.Context, e *eviction) error {
 	m, err := b.controlled(ctx, "evicting")
 	if err != nil {
@@ -233,7 +235,7 @@ func (b *bench) evictOwn(ctx context.Context, e *eviction) error {
 	return nil
 }
 
-// evictGuests evicts a batch guest's kernel for an urgent guest's.
+// evictGuests lets the daemon evict a batch guest's kernel for an urgent guest's.
 func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.Job, short int) (e eviction, err error) {
 	e.name = j.Scaled
 	if err := b.setPolicy(ctx, "none"); err != nil {
@@ -245,11 +247,11 @@ func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.J
 	}
 	e.form = *form
 	var as *tenant.Form
-	if b.kind == "soft" { // where forms are too dear to be chosen
+	if b.kind == "soft" { // forms cost too much there to be chosen
 		as, e.form = softForm, *softForm
 	}
 	for range b.runs() {
-		// Quantiles are of the time since the policy was set.
+		// The daemon's quantiles count from the last change of the policy.
 		if err := errors.Join(b.setPolicy(ctx, "none"), b.setPolicy(ctx, "hpf")); err != nil {
 			return e, err
 		}
@@ -273,7 +275,7 @@ func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.J
 			e.p50, e.p99 = append(e.p50, 1e6*after.P50), append(e.p99, 1e6*after.P99)
 		}
 	}
-	_, err = batch.ask(ctx, tenant.Request{Reset: true}) // room for the next
+	_, err = batch.ask(ctx, tenant.Request{Reset: true}) // frees the memory for the next kernel
 	return e, err
 }
 
@@ -285,7 +287,7 @@ func (b *bench) evictionsNow(ctx context.Context) (api.Evictions, error) {
 	return gpus[0].Evictions, nil
 }
 
-// tuneLaunches bounds the launches until a kernel's form is settled.
+// tuneLaunches limits the launches until a kernel's form is settled.
 const tuneLaunches = 160
 
 // tuned loads a job and launches it until the form of its kernel is settled.
@@ -297,8 +299,9 @@ func (b *bench) tuned(ctx context.Context, m *member, j tenant.Job) (int, *tenan
 	const some = 16
 	var form *tenant.Form
 	for range tuneLaunches / some {
-		// Several deep, as programs that care have them: else what a form costs is the
-		// time that it takes to find it done.
+		// Several launches are queued at a time, as in a program written for speed. Otherwise the
+		// measured cost of a form would be the time until the host notices that the launch has
+		// ended.
 		if _, err := m.run(ctx, tenant.Run{Job: id, Count: 1, Rounds: some, Depth: 4}); err != nil {
 			return 0, nil, err
 		}
@@ -316,15 +319,15 @@ func (b *bench) tuned(ctx context.Context, m *member, j tenant.Job) (int, *tenan
 	return id, form, nil
 }
 
-// kindOfEviction is a row: its evictions, its quantile and its bound.
+// kindOfEviction describes a row: its evictions, quantile and bound.
 type kindOfEviction struct {
 	id, quantile string
-	own          bool // a program's of its own kernel, not the daemon's
+	own          bool // a program's evictions of its own kernel, not the daemon's
 	of           func(e *eviction, least uint64) (value float64, runs []float64)
 	bound        func(e *eviction) float64
 }
 
-// The bounds: a chunk and evictOverhead for medians, the hardware's suspension for 99th
+// These are the bounds: a chunk plus evictOverhead for medians, the hardware's suspension for 99th
 // percentiles.
 var (
 	chunkBound      = func(e *eviction) float64 { return evictOverhead + e.chunk() }
@@ -338,7 +341,7 @@ var evictionRows = []kindOfEviction{
 	{"evict_own_us_p99", "99th percentile", true, func(e *eviction, _ uint64) (float64, []float64) { return ofRuns(e, percentile99) }, suspensionBound},
 }
 
-// ofRuns is a quantile of a program's evictions of all runs, and of each run's.
+// ofRuns returns a quantile of a program's evictions, over all runs and of each run.
 func ofRuns(e *eviction, of func([]float64) float64) (value float64, runs []float64) {
 	if len(e.all()) == 0 {
 		return math.NaN(), nil
@@ -349,7 +352,8 @@ func ofRuns(e *eviction, of func([]float64) float64) (value float64, runs []floa
 	return of(e.all()), runs
 }
 
-// evictionRow makes a row of the kernel that is nearest its bound, or the farthest above it, of those that leave by themselves.
+// evictionRow makes the row of the kernel that is closest to its bound, or exceeds it most, among
+// the kernels that can be evicted.
 func (b *bench) evictionRow(k *kindOfEviction, found []eviction, stops [][]float64) report.Row {
 	var nearest *eviction
 	least := pick[uint64](b, 1, leastForPercentile, leastForPercentile)
@@ -374,7 +378,7 @@ func (b *bench) evictionRow(k *kindOfEviction, found []eviction, stops [][]float
 		}
 	}
 	if nearest == nil {
-		return report.NewRow(k.id, nil) // which is not a number, and left out
+		return report.NewRow(k.id, nil) // the value is NaN, and the row is left out
 	}
 	value, runs := k.of(nearest, least)
 	who := "by the daemon, a guest's kernel for another guest's under hpf, from the daemon's word until the executor sees that its last block has left"

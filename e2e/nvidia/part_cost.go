@@ -15,8 +15,8 @@ import (
 	"vgpud/gpu/nvidia"
 )
 
-// costThrottles is how many throttles there are (LoGA figure 7), costPause between
-// their kernels, and costKernels how long these are.
+// costThrottles is the number of throttles (LoGA figure 7), costPause the pause between their
+// kernels, and costKernels the kernels' lengths.
 const (
 	costThrottles = 10
 	costPause     = time.Millisecond
@@ -24,23 +24,22 @@ const (
 
 var costKernels = []time.Duration{10 * time.Microsecond, 100 * time.Microsecond}
 
-// watch is how guests are accounted.
+// watch is a way in which guests are accounted.
 type watch int
 
 const (
 	byNobody watch = iota // the daemon has ended, and the guests go on
 	byRecord              // the same, but the GPU records its context switches
 	byDaemon              // under no policy
-	byNeon                // in the daemon's place
-	watches               // how many
+	byNeon                // NEON runs instead of the daemon
+	watches               // the number of ways
 )
 
-// neonRuns is how often NEON is measured, which costs many times as much as the others.
+// neonRuns is the number of NEON's runs, each of which takes many times as long as the others.
 const neonRuns = 1
 
-// cost measures what accounting costs the guests: turnarounds of programs beside ten
-// throttles, with nobody accounting, with the hardware's record alone, with the daemon,
-// and with NEON.
+// cost measures what accounting costs the guests. It compares turnarounds of programs beside ten
+// throttles without accounting, with the hardware's record alone, with the daemon, and with NEON.
 func cost(ctx context.Context, b *bench) error {
 	scaled, err := b.scale(ctx, costKernels...)
 	if err != nil {
@@ -60,7 +59,7 @@ func cost(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// costMeasure is what was measured for one length of the throttles' kernels.
+// costMeasure holds the measurements for one length of the throttles' kernels.
 type costMeasure struct {
 	*crowd
 	job   int
@@ -69,8 +68,8 @@ type costMeasure struct {
 	loads [watches][]float64   // of the throttles
 }
 
-// run measures in all worlds once, every other time in the opposite order: the GPU and
-// its clocks don't stay the same.
+// run measures each way once. Every second run has the opposite order, because the GPU and its
+// clocks change over time.
 func (m *costMeasure) run(ctx context.Context, run int) error {
 	order := []watch{byNobody, byRecord, byDaemon}
 	if run%2 == 1 {
@@ -89,8 +88,8 @@ func (m *costMeasure) run(ctx context.Context, run int) error {
 	return nil
 }
 
-// overhead returns what one kind of accounting costs over another, as the geometric mean over the programs: by the medians of all
-// runs, and by each run alone.
+// overhead returns what one way of accounting costs over another, as the geometric mean over the
+// programs: by the medians of all runs, and by each run alone.
 func (m *costMeasure) overhead(of, over watch) (all float64, runs []float64) {
 	var programs []figure.Pair
 	for _, t := range m.times {
@@ -130,7 +129,7 @@ func (m *costMeasure) add(id string) {
 	m.crowd.add(r)
 }
 
-// medians describes the medians over the programs, since a few programs can make the mean.
+// medians describes the medians over the programs, because a few programs can dominate the mean.
 func medians(r *report.Row) string {
 	var all []string
 	for column, name := range r.Detail.Columns[1:] {
@@ -151,8 +150,8 @@ func medians(r *report.Row) string {
 	return text
 }
 
-// watched measures all programs with one kind of accounting, and returns the load of the
-// throttles meanwhile.
+// watched measures all programs with one way of accounting, and returns the load of the throttles
+// meanwhile.
 func (m *costMeasure) watched(ctx context.Context, w watch) (load float64, err error) {
 	switch {
 	case w == byDaemon && m.daemon == nil:
@@ -170,7 +169,8 @@ func (m *costMeasure) watched(ctx context.Context, w watch) (load float64, err e
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	// Executors notice that the daemon is gone, and accounting that it is back.
+	// This is the time in which executors notice that the daemon has ended, and accounting that it
+	// is back.
 	const noticing = 300 * time.Millisecond
 	if err := rest(ctx, noticing); err != nil {
 		return 0, err
@@ -181,8 +181,8 @@ func (m *costMeasure) watched(ctx context.Context, w watch) (load float64, err e
 	return m.programs(ctx, w)
 }
 
-// programs measures the programs one after the other beside the throttles, and returns
-// the load of these.
+// programs measures the programs one after the other beside the throttles, and returns the load of
+// the throttles.
 func (m *costMeasure) programs(ctx context.Context, w watch) (float64, error) {
 	throttle := tenant.Run{
 		Job: m.job, Pause: costPause, Jitter: costPause / 50,
@@ -211,8 +211,8 @@ func (m *costMeasure) programs(ctx context.Context, w watch) (float64, error) {
 	return figure.Mean(loads), nil
 }
 
-// record has the GPU record its context switches, for nobody: the driver's own timer
-// moves the records. A GPU in software has none.
+// record turns on the GPU's record of context switches without a reader; the driver's own timer
+// moves the records. It does nothing on a GPU in software, which has no such record.
 func (b *bench) record(ctx context.Context) (stop func() error, err error) {
 	if b.kind != "nvidia" {
 		return func() error { return nil }, nil

@@ -14,26 +14,26 @@ import (
 	"vgpud/e2e/nvidia/tenant"
 )
 
-// The throttles of LoGA's figure 11.
+// These are the throttles of LoGA's figure 11.
 const (
 	fairThrottles = 4
 	fairKernel    = 200 * time.Microsecond
 	fairPause     = 800 * time.Microsecond
 )
 
-// fairSchemes are how the GPU is shared. The last is ours. NEON takes the daemon's place.
+// fairSchemes are the ways of sharing the GPU. The last one is this project's. NEON runs instead of
+// the daemon.
 var fairSchemes = []string{"neon", "loga-cl", "dfq-loga", "none", "dfq"}
 
-// fairMeasure is what a program's turnarounds came to: by scheme, one a run, in units
-// of that alone under the same accounting.
+// fairMeasure holds a program's turnarounds: by scheme, one for each run, in units of its
+// turnaround alone under the same accounting.
 type fairMeasure struct {
 	alone map[string]time.Duration // by accounting
 	turns map[string][]float64
-	fair  []float64 // as it should be
+	fair  []float64 // as a fair scheme would have it
 }
 
-// fair measures how far programs beside four throttles are from a fair turnaround
-// (LoGA §5.5).
+// fair measures how far programs beside four throttles are from a fair turnaround (LoGA §5.5).
 func fair(ctx context.Context, b *bench) error {
 	scaled, err := b.scale(ctx, fairKernel)
 	if err != nil {
@@ -57,9 +57,9 @@ func fair(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// fairRow makes the row. A scheme's distance goes by what each program takes in the
-// median of its runs, as LoGA's figure has each program's mean: in a distance, noise to
-// either side is never made up for by noise to the other.
+// fairRow makes the row. A scheme's distance uses each program's median over the runs, as LoGA's
+// figure uses each program's mean. Within a distance, noise in one direction never cancels noise in
+// the other.
 func (c *crowd) fairRow(found []fairMeasure) report.Row {
 	value, runs := distances(found, "dfq")
 	neon := slices.DeleteFunc(slices.Clone(c.apps), func(a app) bool { return !c.withNeon(&a) })
@@ -82,7 +82,7 @@ func (c *crowd) fairRow(found []fairMeasure) report.Row {
 			continue
 		}
 		r.Baseline[s] = d
-		if s != "neon" && (math.IsNaN(best) || d < best) { // that is of other programs
+		if s != "neon" && (math.IsNaN(best) || d < best) { // NEON measured other programs
 			best = d
 		}
 	}
@@ -93,8 +93,8 @@ func (c *crowd) fairRow(found []fairMeasure) report.Row {
 	return r
 }
 
-// distances are how far programs were from Fair under a scheme: by the medians of all
-// runs, and by each run alone. It is NaN where the scheme was not measured.
+// distances returns how far programs were from fair under a scheme: by the medians of all runs, and
+// by each run alone. A distance is NaN if the scheme was not measured.
 func distances(found []fairMeasure, scheme string) (all float64, runs []float64) {
 	var programs []figure.Pair
 	for _, m := range found {
@@ -103,9 +103,9 @@ func distances(found []fairMeasure, scheme string) (all float64, runs []float64)
 	return figure.Together(programs, figure.Distance[float64])
 }
 
-// fairWindow is how long a program is measured under a scheme, after fairWarm in
-// which that finds out what the program is like, and pays back what it let somebody take
-// meanwhile: LoGA's programs ran for seconds.
+// fairWindow returns how long a program is measured under a scheme. Before that, for fairWarm, the
+// scheme learns the program's behaviour, and is paid back what it let a program overdraw meanwhile:
+// LoGA's programs ran for seconds.
 func (c *crowd) fairWindow(scheme string) time.Duration {
 	if scheme == "neon" {
 		return c.neonWindow(1 + fairThrottles)
@@ -117,8 +117,8 @@ func (c *crowd) fairWarm() time.Duration {
 	return pick(c.bench, 0, 200*time.Millisecond, 160*time.Millisecond)
 }
 
-// aloneWindow is how long a program is measured alone. Half as long does, since
-// nothing interrupts it there; but NEON stops it in each round all the same.
+// aloneWindow returns how long a program is measured alone. Half of fairWindow is enough, because
+// nothing interrupts the program; NEON, however, stops it in each round even then.
 func (c *crowd) aloneWindow(accounting string) time.Duration {
 	if accounting == "neon" {
 		return c.fairWindow(accounting)
@@ -126,12 +126,13 @@ func (c *crowd) aloneWindow(accounting string) time.Duration {
 	return c.fairWindow(accounting) / 2
 }
 
-// aloneWarm is before that: nobody has anything to pay back.
+// aloneWarm returns how long a program runs alone before it is measured: there is no debt to be
+// paid back.
 func (c *crowd) aloneWarm() time.Duration {
 	return pick(c.bench, 0, 60*time.Millisecond, 60*time.Millisecond)
 }
 
-// unscheduled finds each program's turnaround alone, under the daemon's accounting and
+// unscheduled measures each program's turnaround alone, under the daemon's accounting and under
 // NEON's.
 func (c *crowd) unscheduled(ctx context.Context, found []fairMeasure) error {
 	alone := func(accounting string) error {
@@ -153,7 +154,7 @@ func (c *crowd) unscheduled(ctx context.Context, found []fairMeasure) error {
 	return c.underNeon(ctx, func() error { return alone("neon") })
 }
 
-// underNeon has NEON in the daemon's place while do runs.
+// underNeon runs NEON instead of the daemon while do runs.
 func (c *crowd) underNeon(ctx context.Context, do func() error) (err error) {
 	if err := c.stopDaemon(); err != nil {
 		return err
@@ -163,10 +164,10 @@ func (c *crowd) underNeon(ctx context.Context, do func() error) (err error) {
 	return do()
 }
 
-// turnOf are the daemon's schemes in the order in which a program has them in a run. The
-// first for a program is the last for the next one, and for the same one in the next
-// run: none is always measured right after something else. Nor does the configuration
-// change from program to program, of which the papers' need another one.
+// turnOf returns the daemon's schemes in the order in which a run measures them for a program. The
+// order is reversed from program to program and from run to run, so that none is not always
+// measured after the same scheme. It also avoids a change of the configuration between programs;
+// the papers' schemes need a configuration of their own.
 func turnOf(run, program int) []string {
 	schemes := slices.DeleteFunc(slices.Clone(fairSchemes), func(s string) bool { return s == "neon" })
 	if (run+program)%2 == 1 {
@@ -175,9 +176,9 @@ func turnOf(run, program int) []string {
 	return schemes
 }
 
-// compete has each program work beside the throttles under each scheme, one right after
-// the other so that whatever else changes changes for all, and adds to what was found.
-// Only in the first run is NEON among them, for which the daemon has to end.
+// compete measures each program beside the throttles under each scheme, and adds the results to
+// found. One scheme follows the other at once, so that other changes affect all schemes alike. NEON
+// is measured in the first run only, because the daemon has to end for it.
 func (c *crowd) compete(ctx context.Context, found []fairMeasure, run int) error {
 	for i := range c.apps {
 		schemes := turnOf(run, i)
@@ -244,7 +245,7 @@ func (c *crowd) under(ctx context.Context, scheme string, i int, m *fairMeasure)
 	return nil
 }
 
-// show describes what the newest run found under schemes.
+// show describes the results of the newest run under the given schemes.
 func (m *fairMeasure) show(schemes []string) string {
 	var all []string
 	for _, s := range slices.Sorted(slices.Values(schemes)) {
@@ -261,7 +262,7 @@ func over(turn, alone time.Duration) float64 { return float64(turn) / float64(al
 type beside struct {
 	turn      time.Duration
 	window    time.Duration
-	throttles []int // launches in it
+	throttles []int // the launches of each throttle in the window
 }
 
 // beside measures a program for a window beside figure 11's throttles.
@@ -269,26 +270,26 @@ func (c *crowd) beside(ctx context.Context, a *app, window time.Duration) (besid
 	return c.among(ctx, a, tenant.Run{Warm: c.fairWarm(), For: window, Pause: fairPause, Jitter: fairPause / 50}, c.throttles)
 }
 
-// turnaround is how long an iteration of so many launches takes, by those that ended in
-// a window, whatever part of an iteration they were; 0 where none did. It goes by the
-// time from end to end, beginning with the last before the window: the window itself can
-// have nearly a launch more or less, and of launches that end in bursts, as where
-// programs have the GPU by turns, nearly a burst, with the pause around it. Of a program
-// that was stopped for most of the window it goes by the window all the same.
+// turnaround returns how long an iteration of the given number of launches takes, or 0 if no launch
+// ended in the window. It counts the launches that ended in the window, and divides the time from
+// the last end before the window to the last end in it. The window's own length would be wrong by
+// up to a launch, and by up to a burst with the pause around it where launches end in bursts, as
+// they do when programs take turns on the GPU. For a program that was stopped for most of the
+// window, turnaround uses the window's length all the same.
 func turnaround(ran *tenant.Ran, launches int) time.Duration {
 	if ran.Launches == 0 {
 		return 0
 	}
 	took := ran.Span
-	if took == 0 { // no end before it, or none since for longer than all took
+	if took == 0 { // no launch ended before the window, or none followed for longer than all of them took
 		took = ran.Window
 	}
 	return took * time.Duration(launches) / time.Duration(ran.Launches)
 }
 
-// among measures a program for as long as throttles work beside it.
+// among measures a program while throttles work beside it.
 func (c *crowd) among(ctx context.Context, a *app, throttle tenant.Run, throttles []*member) (at beside, err error) {
-	// It may be held back for all of a window.
+	// The program may be held back during the whole window.
 	for ; at.turn == 0; throttle.For *= 2 {
 		const longest = 10 * time.Second
 		if throttle.For > longest {

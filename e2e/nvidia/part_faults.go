@@ -13,14 +13,13 @@ import (
 	"vgpud/mediator/api"
 )
 
-// trial is a fault to be tried on a guest that has another beside it. It says what was
-// seen; an error is that something did not recover.
+// trial is a fault to be tried on a guest that has another guest beside it. It returns a
+// description of what was observed, and an error if something did not recover.
 type trial struct {
 	what string
-	// capped guests may only use so little of the GPU that they are suspended most of
-	// the time.
+	// capped limits the guests to so little of the GPU that they are suspended most of the time.
 	capped bool
-	// unlimited guests may have all of the GPU's memory.
+	// unlimited lifts the limit of the guests' GPU memory.
 	unlimited bool
 	try       func(ctx context.Context, s *scene) (saw string, err error)
 }
@@ -44,16 +43,16 @@ var trials = []trial{
 
 const (
 	faultCap   = 0.2
-	faultLimit = 2 << 30 // of the victim's memory
-	// faultKernel is long enough to be on the GPU when its guest is suspended.
+	faultLimit = 2 << 30 // the limit of the victim's memory
+	// faultKernel is long enough for its guest to be suspended while the kernel runs.
 	faultKernel = 20 * time.Millisecond
-	// faultPatience is how long a trial may take.
-	faultPatience = 40 * time.Second
-	// leaveLimit is how long the daemon may take to let its guests go.
+	// trialTimeout limits the duration of a trial.
+	trialTimeout = 40 * time.Second
+	// leaveLimit limits the time in which the daemon releases its guests.
 	leaveLimit = 10 * time.Second
 )
 
-// faults tries each of them, with guests of its own.
+// faults runs each trial with guests of its own.
 func faults(ctx context.Context, b *bench) error {
 	scaled, err := b.scale(ctx, faultKernel)
 	if err != nil {
@@ -64,7 +63,7 @@ func faults(ctx context.Context, b *bench) error {
 		f := report.Fault{What: t.what}
 		saw, err := b.try(ctx, i, t, scaled.iterations[0])
 		if ctx.Err() != nil {
-			return ctx.Err() // what was not tried to its end is nothing that was found
+			return ctx.Err() // a trial that did not complete has no result
 		}
 		f.Saw, f.Recovered = saw, err == nil
 		if err != nil {
@@ -77,7 +76,7 @@ func faults(ctx context.Context, b *bench) error {
 	return errors.Join(errs...)
 }
 
-// first is an error's first line.
+// first returns the first line of an error.
 func first(err error) string {
 	line, _, _ := strings.Cut(err.Error(), "\n")
 	return line
@@ -93,7 +92,7 @@ type scene struct {
 }
 
 func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, faultPatience)
+	ctx, cancel := context.WithTimeout(ctx, trialTimeout)
 	defer cancel()
 	if err := b.setPolicy(ctx, "dfq"); err != nil {
 		return "", err
@@ -113,7 +112,7 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 		return "", err
 	}
 	s := &scene{bench: b, victim: all[0], bystander: all[1], capped: t.capped, spin: b.full(iterations)}
-	defer func() { // also after an error, which is not to be the next trial's
+	defer func() { // also after an error, so that the next trial does not inherit it
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
 		defer cancel()
 		err = errors.Join(err, b.leave(ctx, s.victim, s.bystander))
@@ -159,7 +158,7 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 	}
 	after, err := b.xids(ctx)
 	for _, x := range after {
-		// A daemon that was started again knows of none before.
+		// A daemon that was restarted counts from zero.
 		if x.Count > before[x.Xid].Count {
 			saw += fmt.Sprintf("; the driver reported Xid %d", x.Xid)
 		}
@@ -167,8 +166,8 @@ func (b *bench) try(ctx context.Context, n int, t trial, iterations int) (saw st
 	return saw, err
 }
 
-// xids are the errors that the driver has reported of the GPU since the daemon's start,
-// by number.
+// xids returns the errors that the driver has reported of the GPU since the daemon's start, by
+// number.
 func (b *bench) xids(ctx context.Context) (map[uint64]api.XidCount, error) {
 	gpus, err := b.client.GPUs(ctx)
 	if err != nil || len(gpus) == 0 || gpus[0].Hardware == nil {
@@ -181,7 +180,7 @@ func (b *bench) xids(ctx context.Context) (map[uint64]api.XidCount, error) {
 	return counts, nil
 }
 
-// works holds that a guest computes what is right.
+// works checks that a guest computes correct results.
 func works(ctx context.Context, m *member) error {
 	j, err := m.load(ctx, tenant.Job{Case: "vecadd/small"})
 	if err == nil {
@@ -193,8 +192,8 @@ func works(ctx context.Context, m *member) error {
 	return nil
 }
 
-// anew resets the victim's context and holds that it works. What a capped one has
-// overdrawn it need not wait for any more.
+// anew resets the victim's context and checks that it works. The victim's cap is lifted first, so
+// that it need not wait until it has paid back what it overdrew.
 func (s *scene) anew(ctx context.Context) error {
 	if err := s.uncap(ctx); err != nil {
 		return err
@@ -215,15 +214,15 @@ func (s *scene) uncap(ctx context.Context) error {
 	return err
 }
 
-// suspended waits until the daemon has the victim suspended.
+// suspended waits until the daemon reports the victim as suspended.
 func (s *scene) suspended(ctx context.Context) (api.VM, error) {
 	return s.until(ctx, "suspended", func(v *api.VM) bool { return v.Suspended })
 }
 
-// until waits until the daemon says of the victim that it is so.
+// until waits until the daemon's status of the victim satisfies so.
 func (s *scene) until(ctx context.Context, what string, so func(v *api.VM) bool) (api.VM, error) {
-	const patience = 10 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	const timeout = 10 * time.Second
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for {
 		v, err := s.client.VM(ctx, s.victim.name)
@@ -236,7 +235,7 @@ func (s *scene) until(ctx context.Context, what string, so func(v *api.VM) bool)
 	}
 }
 
-// busy has the victim work until something is done to it.
+// busy starts the run on the victim, which goes on until a fault ends it.
 func (s *scene) busy(ctx context.Context, run tenant.Run) <-chan error {
 	run.Job, run.Depth, run.Rounds = s.spinJob, 2, 100
 	ended := make(chan error, 1)
@@ -247,8 +246,8 @@ func (s *scene) busy(ctx context.Context, run tenant.Run) <-chan error {
 	return ended
 }
 
-// launchFixed has the victim launch one of the fixed kernels, and returns what it is
-// told.
+// launchFixed lets the victim launch one of the fixed kernels, and returns the error that the
+// victim gets.
 func (s *scene) launchFixed(ctx context.Context, name string) error {
 	j, err := s.victim.load(ctx, tenant.Job{Fixed: name})
 	if err != nil {
@@ -266,8 +265,8 @@ func badAddress(ctx context.Context, s *scene) (string, error) {
 	return first(err), s.anew(ctx)
 }
 
-// strays has the victim suspended in a kernel whose bad store is due meanwhile. Where its
-// channels are off the GPU, the store comes as soon as they are back.
+// strays suspends the victim in a kernel that is to store to an invalid address meanwhile. If the
+// victim's channels are off the GPU, the store happens as soon as they are back.
 func strays(ctx context.Context, s *scene) (string, error) {
 	if err := <-s.busy(ctx, tenant.Run{For: 500 * time.Millisecond}); err != nil {
 		return "", err
@@ -278,20 +277,20 @@ func strays(ctx context.Context, s *scene) (string, error) {
 	if _, err := s.suspended(ctx); err != nil {
 		return "", err
 	}
-	told := <-ended
-	if told == nil {
+	reported := <-ended
+	if reported == nil {
 		return "", errors.New("nobody noticed")
 	}
 	v, err := s.client.VM(ctx, s.victim.name)
 	if err != nil {
 		return "", err
 	}
-	saw := fmt.Sprintf("suspended in it; told after %.1f s, suspended then: %v: %s", time.Since(begin).Seconds(), v.Suspended, first(told))
+	saw := fmt.Sprintf("suspended in it; told after %.1f s, suspended then: %v: %s", time.Since(begin).Seconds(), v.Suspended, first(reported))
 	return saw, s.anew(ctx)
 }
 
 func neverEnds(ctx context.Context, s *scene) (string, error) {
-	if s.capped { // a debt, for which it is suspended in the endless kernel
+	if s.capped { // the guest runs up a debt, for which it is suspended in the endless kernel
 		if err := <-s.busy(ctx, tenant.Run{For: 500 * time.Millisecond}); err != nil {
 			return "", err
 		}
@@ -337,7 +336,7 @@ func exhausts(ctx context.Context, s *scene) (string, error) {
 	return fmt.Sprintf("%d MiB, then: %s", r.ran.Allocated>>20, r.ran.Refused), s.anew(ctx)
 }
 
-// refused has the victim ask for what this program's own checks refuse.
+// refused lets the victim make requests that this program's own checks refuse.
 func refused(ctx context.Context, s *scene) (string, error) {
 	tooMany := s.spin
 	tooMany.Threads = 4096
@@ -353,23 +352,23 @@ func refused(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return first(launch), err
 	}
-	// Without a reset: a call that fails leaves the context as it was.
+	// No reset is needed: a call that fails leaves the context as it was.
 	return first(launch) + "; " + ran.Refused, works(ctx, s.victim)
 }
 
-// badImages has the victim load what the driver, or the soft GPU in its own process, has to
-// look at to refuse it.
+// badImages lets the victim load images that only the driver, or the soft GPU in its own process,
+// can find to be invalid.
 func badImages(ctx context.Context, s *scene) (saw string, err error) {
 	for _, image := range []struct {
 		what  string
 		bytes []byte
 	}{{"half a cubin", tenant.HalfCubin()}, {"PTX with an instruction that does not end", tenant.BadPTX()}} {
-		_, told := s.victim.load(ctx, tenant.Job{Image: image.bytes})
-		if told == nil {
+		_, reported := s.victim.load(ctx, tenant.Job{Image: image.bytes})
+		if reported == nil {
 			return saw, fmt.Errorf("%s was loaded", image.what)
 		}
-		saw += first(told) + "; "
-		// The loader is the driver's, and is not told where the image ends.
+		saw += first(reported) + "; "
+		// The driver's loader is not told where the image ends.
 		if err := works(ctx, s.victim); err != nil {
 			saw += "which ended the executor; "
 			if err := s.anew(ctx); err != nil {
@@ -380,7 +379,7 @@ func badImages(ctx context.Context, s *scene) (saw string, err error) {
 	return strings.TrimSuffix(saw, "; "), nil
 }
 
-// exhaustGPU has the victim take all memory that nobody has.
+// exhaustGPU lets the victim allocate all free memory.
 func exhaustGPU(ctx context.Context, s *scene) (string, error) {
 	piece := uint64(1 << 30)
 	if s.kind == "soft" {
@@ -391,7 +390,8 @@ func exhaustGPU(ctx context.Context, s *scene) (string, error) {
 		return "", err
 	}
 	saw := fmt.Sprintf("%d MiB, then: %s", ran.Allocated>>20, ran.Refused)
-	// What it has loaded goes on beside that, and the rest once it has given it back.
+	// A job that was loaded before works while the memory is exhausted; anything else works again
+	// once the victim has freed it.
 	if _, err := s.victim.run(ctx, tenant.Run{Job: s.spinJob, Count: 3}); err != nil {
 		return saw, fmt.Errorf("with all memory taken: %w", err)
 	}

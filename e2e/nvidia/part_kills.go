@@ -18,12 +18,12 @@ import (
 	"vgpud/mediator/suspend"
 )
 
-// orphaned is longer than what the daemon did to contexts outlives it: these undo it
-// themselves then.
+// orphaned is longer than the daemon's changes to contexts last without it: the executors undo the
+// changes after that time.
 const orphaned = ipc.SuspensionLimit + time.Second
 
-// frozen stops the daemon, does something, and has it go on if it is still there. When do
-// runs, none of the daemon's threads does anything any more.
+// frozen stops the daemon, calls do, and continues the daemon if it still exists. None of the
+// daemon's threads runs during do.
 func (s *scene) frozen(do func() error) error {
 	p := s.daemon.Cmd.Process
 	if err := p.Signal(unix.SIGSTOP); err != nil {
@@ -39,8 +39,7 @@ func (s *scene) frozen(do func() error) error {
 	return err
 }
 
-// noted are the contexts of a guest of which the daemon has noted that they may be off the
-// GPU.
+// noted returns the guest's contexts that the daemon has recorded as possibly off the GPU.
 func (s *scene) noted(guest string) ([]int, error) {
 	intents, err := suspend.NewIntents(filepath.Join(s.dir, "holds"))
 	if err != nil {
@@ -50,8 +49,8 @@ func (s *scene) noted(guest string) ([]int, error) {
 	return all[guest], err
 }
 
-// off does something to the victim while its context is off the GPU, in mid-kernel. Where
-// the GPU's driver takes none off it is suspended. saw is how many are off.
+// off calls do while the victim's context is off the GPU in mid-kernel. If the GPU's driver cannot
+// take a context off, the victim is merely suspended. saw describes how many contexts are off.
 func (s *scene) off(ctx context.Context, do func(v *api.VM) error) (saw string, err error) {
 	for {
 		v, err := s.until(ctx, "off the GPU", func(v *api.VM) bool {
@@ -66,7 +65,7 @@ func (s *scene) off(ctx context.Context, do func(v *api.VM) error) (saw string, 
 			if err != nil {
 				return err
 			}
-			// It may be back since.
+			// The context may have been put back since.
 			if again = v.Control.Contexts > 0 && len(noted) == 0; again {
 				return nil
 			}
@@ -79,7 +78,7 @@ func (s *scene) off(ctx context.Context, do func(v *api.VM) error) (saw string, 
 	}
 }
 
-// settled holds that nothing of the victim stays off the GPU.
+// settled checks that no context of the victim stays off the GPU.
 func (s *scene) settled(ctx context.Context) (api.VM, error) {
 	v, err := s.until(ctx, "back on the GPU", func(v *api.VM) bool { return v.Control.Disabled == 0 })
 	if err == nil {
@@ -88,7 +87,7 @@ func (s *scene) settled(ctx context.Context) (api.VM, error) {
 	return v, err
 }
 
-// forgotten waits until the daemon has nothing noted of a guest.
+// forgotten waits until the daemon has no record of the guest's contexts.
 func (s *scene) forgotten(ctx context.Context, guest string) error {
 	for {
 		noted, err := s.noted(guest)
@@ -107,17 +106,17 @@ func killGuest(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return saw, err
 	}
-	told := <-ended
-	if told == nil {
+	reported := <-ended
+	if reported == nil {
 		return saw, errors.New("nobody noticed")
 	}
 	gone := s.victim.name
 	err = s.replace(ctx)
-	return saw + "; " + first(told), errors.Join(err, s.forgotten(ctx, gone))
+	return saw + "; " + first(reported), errors.Join(err, s.forgotten(ctx, gone))
 }
 
-// replace waits until the daemon knows that the victim is gone, and makes another
-// guest, which must work.
+// replace waits until the daemon knows that the victim is gone, and creates another guest, which
+// must work.
 func (s *scene) replace(ctx context.Context) error {
 	for {
 		_, err := s.client.VM(ctx, s.victim.name)
@@ -154,18 +153,18 @@ func killExecutor(ctx context.Context, s *scene) (string, error) {
 	if err != nil {
 		return saw, err
 	}
-	told := <-ended
-	if told == nil {
+	reported := <-ended
+	if reported == nil {
 		return saw, errors.New("nobody noticed")
 	}
 	err = s.anew(ctx)
 	if err == nil {
 		_, err = s.settled(ctx)
 	}
-	return saw + "; " + first(told), err
+	return saw + "; " + first(reported), err
 }
 
-// killDaemon has contexts come back by themselves.
+// killDaemon checks that contexts return to the GPU without the daemon.
 func killDaemon(ctx context.Context, s *scene) (string, error) {
 	ended := s.busy(ctx, tenant.Run{For: 5 * time.Second})
 	saw, err := s.off(ctx, func(*api.VM) error { return s.daemon.Kill() })
@@ -192,8 +191,8 @@ func killDaemon(ctx context.Context, s *scene) (string, error) {
 	return saw, errors.Join(err, works(ctx, s.victim))
 }
 
-// replaceDaemon has the next daemon put contexts back that it did not take off. It takes
-// none off itself, so what it does to the victim's is that and nothing else.
+// replaceDaemon checks that the next daemon puts back contexts that it did not take off. The next
+// daemon takes none off itself, so putting back is all that it does to the victim's contexts.
 func replaceDaemon(ctx context.Context, s *scene) (saw string, err error) {
 	ended := s.busy(ctx, tenant.Run{For: 3 * time.Second})
 	if saw, err = s.off(ctx, func(*api.VM) error { return s.daemon.Kill() }); err != nil {
@@ -224,7 +223,7 @@ func replaceDaemon(ctx context.Context, s *scene) (saw string, err error) {
 	return saw, errors.Join(s.uncap(ctx), works(ctx, s.victim))
 }
 
-// rivalWeight is that of a guest beside the victim, whose own is 1.
+// rivalWeight is the weight of a guest beside the victim, whose own weight is 1.
 const rivalWeight = 4
 
 // rivals are the victim and another guest of a greater weight.
@@ -234,7 +233,7 @@ type rivals struct {
 	rivalJob int
 }
 
-// withRival opens one for as long as do takes.
+// withRival opens the rival while do runs.
 func (s *scene) withRival(ctx context.Context, do func(r *rivals) error) error {
 	all, err := s.open(ctx, seat{api.VMSpec{Weight: rivalWeight}, tenant.Setup{Name: s.victim.name + "-rival"}})
 	if err != nil {
@@ -247,8 +246,7 @@ func (s *scene) withRival(ctx context.Context, do func(r *rivals) error) error {
 	return errors.Join(err, s.leave(ctx, r.rival))
 }
 
-// race has both work for a while, and returns how many times the victim's work the rival
-// did.
+// race lets both guests work for d, and returns the ratio of the rival's work to the victim's.
 func (r *rivals) race(ctx context.Context, d time.Duration) (ratio float64, err error) {
 	const warm = 200 * time.Millisecond
 	work := tenant.Run{Warm: warm, For: d, Depth: 2, Rounds: endless}
@@ -262,11 +260,11 @@ func (r *rivals) race(ctx context.Context, d time.Duration) (ratio float64, err 
 	return float64(rans[1].Launches) / float64(max(rans[0].Launches, 1)), nil
 }
 
-// raceFor is long beside both guests' time slices.
+// raceFor is long compared to both guests' time slices.
 const raceFor = 1500 * time.Millisecond
 
-// killSliced kills the daemon once it has set time slices by weight, while both work. saw
-// is what they were, and how both fared meanwhile.
+// killSliced kills the daemon after it has set time slices by weight, while both guests work. saw
+// describes the time slices and both guests' work meanwhile.
 func (r *rivals) killSliced(ctx context.Context) (saw string, err error) {
 	type result struct {
 		ratio float64
@@ -304,11 +302,11 @@ func (r *rivals) killSliced(ctx context.Context) (saw string, err error) {
 	return saw, errors.Join(err, during.err)
 }
 
-// evenTries is how often two are to be even: one may be kept from a processor for a while,
-// but slices by weight stay.
+// evenTries is the number of attempts to find both guests even. One guest may be without a
+// processor for a while, but time slices by weight would persist.
 const evenTries = 3
 
-// even holds that the two have the driver's own slices, which are alike.
+// even checks that both guests have the driver's default time slices, which are equal.
 func (r *rivals) even(ctx context.Context) (saw string, err error) {
 	for range evenTries {
 		ratio, err := r.race(ctx, raceFor)
@@ -320,7 +318,7 @@ func (r *rivals) even(ctx context.Context) (saw string, err error) {
 	return saw, errors.New("their time slices are not the driver's own")
 }
 
-// abandonSlices has contexts give their slices back themselves.
+// abandonSlices checks that executors restore their contexts' time slices without the daemon.
 func abandonSlices(ctx context.Context, s *scene) (saw string, err error) {
 	err = s.withRival(ctx, func(r *rivals) error {
 		if saw, err = r.killSliced(ctx); err != nil {
@@ -339,7 +337,7 @@ func abandonSlices(ctx context.Context, s *scene) (saw string, err error) {
 	return saw, errors.Join(err, works(ctx, s.victim))
 }
 
-// inheritSlices has the next daemon give slices back that it did not set.
+// inheritSlices checks that the next daemon restores time slices that it did not set.
 func inheritSlices(ctx context.Context, s *scene) (saw string, err error) {
 	err = s.withRival(ctx, func(r *rivals) error {
 		if saw, err = r.killSliced(ctx); err != nil {

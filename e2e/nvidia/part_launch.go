@@ -14,8 +14,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// launches measures what a guest's way to the GPU adds to a launch, and what it takes
-// of the bandwidth of copies: guest and native program by turns, in one run.
+// launches measures the latency that a guest's launch path adds, and the bandwidth of a guest's
+// copies. Guest and native program take turns in each run.
 func launches(ctx context.Context, b *bench) error {
 	native, err := b.native(ctx, "native")
 	if err != nil {
@@ -56,7 +56,7 @@ func (b *bench) launchAdded(ctx context.Context, native, guest *member) (err err
 			if err != nil {
 				return err
 			}
-			us := figure.Micros(ran.Turnarounds[n/10:]) // the first find everybody asleep
+			us := figure.Micros(ran.Turnarounds[n/10:]) // in the first launches all threads still sleep
 			medians[i] = append(medians[i], figure.Median(us))
 			tails[i] = append(tails[i], figure.Quantile(us, 0.99))
 		}
@@ -73,7 +73,7 @@ func (b *bench) launchAdded(ctx context.Context, native, guest *member) (err err
 	return nil
 }
 
-// takenApart is where the time of a guest's launch goes, by the clocks of both sides.
+// takenApart returns a table of the stages of a guest's launch, by the clocks of both sides.
 func (b *bench) takenApart(ctx context.Context, launches int) (*report.Table, error) {
 	v, err := b.client.CreateVM(ctx, api.VMSpec{Name: "apart", BAR2Bytes: 64 << 20})
 	if err != nil {
@@ -95,8 +95,8 @@ func (b *bench) takenApart(ctx context.Context, launches int) (*report.Table, er
 	return t, nil
 }
 
-// copyRatio compares copies of ordinary memory, which is what a program's memory is,
-// and has copies of memory that is registered with the GPU beside them, on both sides.
+// copyRatio compares copies of ordinary memory, which most programs use. For comparison, both sides
+// also copy memory that is registered with the GPU.
 func (b *bench) copyRatio(ctx context.Context, native, guest *member, id string, up bool) error {
 	c := tenant.Copy{Bytes: pick(b, 1<<20, 256<<20, 256<<20), Times: pick(b, 1, 4, 4), Up: up}
 	rate := func(m *member, c tenant.Copy) (float64, error) {
@@ -107,8 +107,8 @@ func (b *bench) copyRatio(ctx context.Context, native, guest *member, id string,
 		return float64(c.Bytes) / a.Seconds / 1e9, nil
 	}
 	var ratios, ofNative, ofGuest, ofPinned, guestsPinned []float64
-	// More often than the rest: where the host's memory lies, which is new in each run,
-	// makes much of a difference.
+	// Copies have more runs than the rest: the placement of the host's memory, which is new in each
+	// run, has a large effect.
 	for range pick(b, 1, 5, 9) {
 		n, err := rate(native, c)
 		if err != nil {
@@ -139,5 +139,5 @@ func (b *bench) copyRatio(ctx context.Context, native, guest *member, id string,
 	return nil
 }
 
-// detail is a row's table.
+// detail returns an empty table for a row.
 func detail(columns ...string) *report.Table { return &report.Table{Columns: columns} }

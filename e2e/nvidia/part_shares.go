@@ -12,22 +12,22 @@ import (
 	"vgpud/mediator/api"
 )
 
-// shareWeights and shareKernels go round among the guests; their periods differ, so
-// that light guests have long kernels as well as short ones.
+// shareWeights and shareKernels are assigned to the guests in turn. Their numbers differ, so that
+// light guests have long kernels as well as short ones.
 var (
 	shareWeights = []float64{1, 2, 4}
 	shareKernels = []time.Duration{time.Millisecond, 100 * time.Microsecond, 5 * time.Millisecond, 400 * time.Microsecond}
 )
 
-// shareDepth is how much work a saturating guest has queued, and shareLaunches how
-// many launches of it at most.
+// shareDepth is the length of the work that a saturating guest has queued, and shareLaunches the
+// greatest number of its launches.
 const (
 	shareDepth    = 10 * time.Millisecond
 	shareLaunches = 64
 )
 
-// shares measures what saturating guests of different weights get, and what all get
-// together, under weighted sharing and the driver's default time slicing.
+// shares measures each guest's share and the total throughput when guests of different weights
+// saturate the GPU, under weighted sharing and under the driver's default time slicing.
 func shares(ctx context.Context, b *bench) error {
 	scaled, err := b.scale(ctx, shareKernels...)
 	if err != nil {
@@ -41,7 +41,7 @@ func shares(ctx context.Context, b *bench) error {
 	}
 	of := make(map[int][]shareFound)
 	err = b.repeat(1, func(run int) error {
-		for _, n := range counts { // the others are there, but have nothing to do
+		for _, n := range counts { // the other guests exist, but are idle
 			f, err := s.once(ctx, guests[:n], run == 0)
 			if err != nil {
 				return fmt.Errorf("%d guests: %w", n, err)
@@ -57,7 +57,7 @@ func shares(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// report makes the rows: each run is what the worst number of guests came to in it.
+// report makes the rows. The value of a run is that of the worst number of guests in the run.
 func (s *sharing) report(counts []int, of map[int][]shareFound) {
 	var worst, byDefault, bySlices, kept []float64
 	for run := range of[counts[0]] {
@@ -95,7 +95,7 @@ func (s *sharing) report(counts []int, of map[int][]shareFound) {
 	s.add(r, k)
 }
 
-// sharing is the guests' kernels.
+// sharing holds the guests' kernels.
 type sharing struct {
 	*bench
 	iterations []int
@@ -124,16 +124,16 @@ func (s *sharing) guests(ctx context.Context, n int) ([]*member, error) {
 	return guests, nil
 }
 
-// shareFound is what one run came to.
+// shareFound is the result of one run.
 type shareFound struct {
-	// Errors: of what was asked for, and of the default, from the weights' shares; of
-	// equal weights, from equal shares and from the weights'.
+	// These are errors: of the requested shares and of the default, compared to the weights'
+	// shares; of equal weights, compared to equal shares and to the weights' shares.
 	weighted, byDefault, equal, bySlices float64
-	freely, kept                         float64 // throughput under the default, and what is kept of it
+	freely, kept                         float64 // the throughput under the default, and the part of it that remains
 }
 
-// once measures it under no policy, weighted and, where that is asked for, with equal
-// weights.
+// once measures the guests under no policy, under weighted sharing and, if equally is set, with
+// equal weights.
 func (s *sharing) once(ctx context.Context, guests []*member, equally bool) (f shareFound, err error) {
 	n := len(guests)
 	weights, ones := make([]float64, n), make([]float64, n)
@@ -169,10 +169,10 @@ func (s *sharing) once(ctx context.Context, guests []*member, equally bool) (f s
 	return f, nil
 }
 
-// shareWarm is how long guests work before a window: the policy finds the shares.
+// shareWarm is how long guests work before a window, while the policy reaches the shares.
 const shareWarm = 2 * time.Second
 
-// measure is what each guest's kernels in a window come to.
+// measure returns the GPU time of each guest's kernels in a window.
 func (s *sharing) measure(ctx context.Context, guests []*member, policy string, weights []float64, window time.Duration) ([]time.Duration, error) {
 	for i, m := range guests {
 		if _, err := s.client.UpdateVM(ctx, m.name, api.VMUpdate{Weight: &weights[i]}); err != nil {
@@ -190,8 +190,8 @@ func (s *sharing) measure(ctx context.Context, guests []*member, policy string, 
 	for i, m := range guests {
 		kernel := shareKernels[i%len(shareKernels)]
 		depth := int(min(max(shareDepth/kernel, 4), shareLaunches))
-		// Rounds without a pause between them: a guest whose last launch is waited for
-		// has work again before the others can tell.
+		// There is no pause between rounds: a guest that waits for its last launch has work again
+		// before the other guests can take advantage.
 		tasks = append(tasks, task{m, tenant.Run{Warm: warm, For: window, Depth: depth, Rounds: 32 * depth}})
 	}
 	rans, err := together(ctx, tasks...)

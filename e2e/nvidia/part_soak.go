@@ -13,24 +13,24 @@ import (
 	"vgpud/e2e/nvidia/tenant"
 )
 
-// seatSpec is a place of the soak, in which guests of one kind come and go.
+// seatSpec describes a place in the soak that guests of one kind occupy in turn.
 type seatSpec struct {
 	name   string
 	kernel time.Duration
 	depth  int
-	blocks bool          // its kernels are of many short blocks, and can leave
+	blocks bool          // its kernels have many short blocks, and can be evicted
 	urgent bool          // it has a priority
-	pause  time.Duration // after each kernel, and up to twice as long
-	may    []deed
+	pause  time.Duration // the least pause after each kernel; the longest is twice as long
+	may    []action
 }
 
-// anything is what may happen to a guest; one that rarely works is never suspended.
+// anything lists all actions. A guest that rarely works is never suspended.
 var (
-	anything = []deed{reweighed, suspended, left, guestKilled, deviceKilled, executorKilled, strayed, stuck}
-	rarely   = []deed{reweighed, left, guestKilled, deviceKilled, executorKilled, strayed}
+	anything = []action{reweighed, suspended, left, guestKilled, deviceKilled, executorKilled, strayed, stuck}
+	rarely   = []action{reweighed, left, guestKilled, deviceKilled, executorKilled, strayed}
 )
 
-// soakSeats are those of the guests that mean well; the sixth is the hostile one's.
+// soakSeats are the seats of the well-behaved guests. The hostile guest has a sixth.
 var soakSeats = []seatSpec{
 	{name: "batch", kernel: batchLength, depth: batchDepth, blocks: true, may: anything},
 	{name: "urgent", kernel: 100 * time.Microsecond, depth: 1, urgent: true, pause: 20 * time.Millisecond, may: rarely},
@@ -39,16 +39,16 @@ var soakSeats = []seatSpec{
 	{name: "long", kernel: 5 * time.Millisecond, depth: 4, may: anything},
 }
 
-// soakTask is how long a block of the kernels takes that can leave. Blocks that only find that
-// they must leave take their time, too, which is neither work nor nobody's: there are not as
-// many here as part urgent has.
+// soakTask is the duration of a block of the kernels that can be evicted. Blocks that start only to
+// find that they must exit take time, too, which counts neither as work nor as idle time. So these
+// kernels have fewer blocks than those of part urgent.
 const soakTask = 100 * time.Microsecond
 
-// usualSoak is how long a soak is unless it is asked for otherwise.
+// usualSoak is the duration of a soak unless another is asked for.
 const usualSoak = 8 * time.Minute
 
-// soakCalibrates is how much longer than the soak itself the part may take, and
-// soakReports what is between two lines of its progress.
+// soakCalibrates is how much longer the part may take than the soak itself. soakReports is the
+// interval between two lines of progress.
 const (
 	soakCalibrates = 40 * time.Second
 	soakReports    = 15 * time.Second
@@ -57,58 +57,58 @@ const (
 // soaked is a soak under way.
 type soaked struct {
 	*bench
-	plan  plan
-	begin time.Time
-	end   time.Time // when nothing more is begun
-	seats []seatAt
-	doors sync.Mutex // guards the testbed, which one goroutine uses at a time
+	plan      plan
+	begin     time.Time
+	end       time.Time // nothing new starts after this time
+	seats     []seatAt
+	testbedMu sync.Mutex // guards the testbed, which only one goroutine may use at a time
 
-	mu     sync.Mutex // guards what follows, and progress
+	mu     sync.Mutex // guards the fields below, and progress
 	policy string
 	saw    soakFound
 }
 
-// seatAt is a seat with what was calibrated, and what came of it.
+// seatAt is a seat with its calibration and its results.
 type seatAt struct {
 	seatSpec
 	job   tenant.Job
 	as    *tenant.Form
-	alone time.Duration // a kernel's length, before the soak; then of before and after
+	alone time.Duration // a kernel's length alone, at first measured before the soak; in the end, before and after it
 	sum   counted
 }
 
-// counted is of a seat's guests, while nothing was done to them that ends their kernels.
+// counted holds a seat's counts, without the times in which an event ended the guest's kernels.
 type counted struct {
 	kernels   int
 	accounted time.Duration
 	bouts     int
-	// apart is accounted besides: of guests while they were killed or had faults.
+	// apart is the GPU time that was accounted to guests while they were killed or had faults.
 	apart time.Duration
 }
 
-// soakFound is what came of it so far.
+// soakFound holds the results so far.
 type soakFound struct {
-	lost        []string // what was lost or wrong, each in words
+	lost        []string // descriptions of what was lost or wrong
 	done        map[string]int
 	failed      map[string]int
-	why         []string // what failed
+	why         []string // why events failed
 	standstill  time.Duration
-	standing    string        // whose, and when
-	urgent      time.Duration // the urgent guests' longest standstill under hpf
+	standing    string        // the seat of the longest standstill, and its time
+	urgent      time.Duration // the longest standstill of the urgent guests under hpf
 	suspensions uint64
 	evictions   uint64
-	evicting    float64  // seconds that these took
-	xids        []string // that the driver reported
+	evicting    float64  // the total duration of the evictions, in seconds
+	xids        []string // the Xid errors that the driver reported
 }
 
-// soak has guests come and go, fault and misbehave for as long as it is asked to.
+// soak lets guests come and go, fault and misbehave for the duration that was asked for.
 func soak(ctx context.Context, b *bench) error {
 	long := b.soak
 	if b.tiny {
 		long = min(long, tinySoak)
 	}
 	s := &soaked{bench: b, policy: "dfq", saw: soakFound{done: make(map[string]int), failed: make(map[string]int)}}
-	var may [][]deed
+	var may [][]action
 	for _, seat := range soakSeats {
 		may = append(may, seat.may)
 		s.seats = append(s.seats, seatAt{seatSpec: seat})
@@ -166,10 +166,10 @@ func soak(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// tinySoak is the longest where next to nothing is to be done.
+// tinySoak is the longest soak that does only the minimum of everything.
 const tinySoak = 8 * time.Second
 
-// calibrate finds how long each seat's kernels take alone.
+// calibrate measures how long each seat's kernels take alone.
 func (s *soaked) calibrate(ctx context.Context) error {
 	times := []time.Duration{soakTask}
 	for _, seat := range s.seats[1:] {
@@ -194,9 +194,9 @@ func (s *soaked) calibrate(ctx context.Context) error {
 	return err
 }
 
-// lengths are how long the seats' kernels are alone: those that can leave by way of a guest
-// in the form that its tuner chooses, which is noted, and the others by a program of the
-// host.
+// lengths measures how long the seats' kernels take alone. Kernels that can be evicted are measured
+// through a guest, in the form that its tuner chooses, which lengths records. The others are
+// measured by a program of the host.
 func (s *soaked) lengths(ctx context.Context) (alone []time.Duration, err error) {
 	alone = make([]time.Duration, len(s.seats))
 	err = s.solo(ctx, func(m *member) error {
@@ -234,7 +234,7 @@ func (s *soaked) lengths(ctx context.Context) (alone []time.Duration, err error)
 			}
 			s.say("%s goes in form %d, group %d (%s)", seat.name, form.Form, form.Group, form.Why)
 			if seat.as = form; s.kind == "soft" || form.Form == 0 {
-				seat.as = softForm // the original would never leave by itself
+				seat.as = softForm // the original could never be evicted
 			}
 		} else if j, err = m.load(ctx, seat.job); err != nil {
 			return nil, err
@@ -249,8 +249,8 @@ func (s *soaked) lengths(ctx context.Context) (alone []time.Duration, err error)
 	return alone, nil
 }
 
-// calibrateAgain has lengths be those of before and after together, and returns by how much
-// they differ at the most, as a part.
+// calibrateAgain replaces the kernels' lengths by those measured before and after the soak
+// together. It returns the greatest relative difference between the two.
 func (s *soaked) calibrateAgain(ctx context.Context) (differ float64, err error) {
 	again, err := s.lengths(ctx)
 	for i := range again {
@@ -261,7 +261,7 @@ func (s *soaked) calibrateAgain(ctx context.Context) (differ float64, err error)
 	return differ, err
 }
 
-// run has all seats at work for so long, and returns how long that was.
+// run lets all seats work for the given duration, and returns how long they did.
 func (s *soaked) run(ctx context.Context, long time.Duration) (time.Duration, error) {
 	s.begin = time.Now()
 	s.end = s.begin.Add(long)
@@ -278,27 +278,28 @@ func (s *soaked) run(ctx context.Context, long time.Duration) (time.Duration, er
 	}
 	seats.Go(func() { errs[len(s.seats)] = s.misbehaves(ctx) })
 	done := make(chan struct{})
-	beside.Go(func() { errs[len(s.seats)+1] = s.hurries(ctx) })
+	beside.Go(func() { errs[len(s.seats)+1] = s.runUrgentPeriods(ctx) })
 	beside.Go(func() { s.progress(done) })
 	seats.Wait()
 	took := time.Since(s.begin)
 	close(done)
-	cancel() // the policy's changes
+	cancel() // ends the changes of the policy
 	beside.Wait()
 	return took, errors.Join(errs...)
 }
 
-// hurries changes the policy as it is planned.
-func (s *soaked) hurries(ctx context.Context) error {
-	for _, h := range s.plan.hurries {
+// runUrgentPeriods changes the policy as planned.
+func (s *soaked) runUrgentPeriods(ctx context.Context) error {
+	for _, h := range s.plan.urgentPeriods {
 		for _, c := range []struct {
 			at     time.Duration
 			policy string
 		}{{h.from, "hpf"}, {h.to, "dfq"}} {
 			if rest(ctx, time.Until(s.begin.Add(c.at))) != nil {
-				return nil // it is over
+				return nil // the soak has ended
 			}
-			// First: a guest must not take what hpf does to it for a standstill.
+			// This is set before the policy changes: otherwise a guest would count a wait that hpf
+			// causes as a standstill.
 			if c.policy == "hpf" {
 				s.note(func() { s.policy = c.policy })
 			}
@@ -311,23 +312,23 @@ func (s *soaked) hurries(ctx context.Context) error {
 	return nil
 }
 
-// note changes what was found.
+// note calls change with the lock of the results held.
 func (s *soaked) note(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 }
 
-// inHurry reports whether the policy is hpf, or about to be.
-func (s *soaked) inHurry() (yes bool) {
+// inUrgentPeriod reports whether the policy is hpf or is about to be.
+func (s *soaked) inUrgentPeriod() (yes bool) {
 	s.note(func() { yes = s.policy == "hpf" })
 	return yes
 }
 
-// over reports whether nothing more is to be begun.
+// over reports whether nothing new may start.
 func (s *soaked) over() bool { return !time.Now().Before(s.end) }
 
-// progress says how it is from time to time.
+// progress prints the state of the soak at intervals.
 func (s *soaked) progress(done <-chan struct{}) {
 	t := time.NewTicker(soakReports)
 	defer t.Stop()
@@ -352,7 +353,7 @@ func (s *soaked) progress(done <-chan struct{}) {
 	}
 }
 
-// did notes an event, and that it was not recovered where err is one.
+// did records an event. If err is not nil, the event was not recovered from.
 func (s *soaked) did(who, what string, err error) {
 	s.note(func() {
 		s.saw.done[what]++
@@ -365,7 +366,8 @@ func (s *soaked) did(who, what string, err error) {
 	})
 }
 
-// errorOf is how far what was accounted is from kernels × their length alone.
+// errorOf returns the difference between the accounted GPU time and the number of kernels times
+// their length alone.
 func (seat *seatAt) errorOf() time.Duration {
 	return seat.sum.accounted - time.Duration(seat.sum.kernels)*seat.alone
 }
@@ -433,10 +435,10 @@ func (s *soaked) report(took time.Duration, differ float64, fresh, before, after
 	s.say("accounted %.3f s, of the window %+.5f; worst seat %.5f; %s", accounted.Seconds(), float64(off)/float64(took), worst, f.standing)
 }
 
-// detailed is how many of what was found are said in a row.
+// detailed limits how many findings a row lists.
 const detailed = 20
 
-// listed is what was found, as a sentence.
+// listed returns the findings as one sentence.
 func listed(all []string) string {
 	if len(all) == 0 {
 		return "There were none"

@@ -14,15 +14,15 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// papersForm is EffiSha's and FLEP's: persistent blocks, a look before each task.
+// papersForm is the form of EffiSha and FLEP: persistent blocks that read the evict word before
+// each task.
 var papersForm = tenant.Form{Form: uint8(abi.PreemptPersistent), Group: 1, Every: 1}
 
-// transformQuick are the kernels for which there is time when it is short: each kind of
-// body once.
+// transformQuick are the kernels to measure when time is short: one for each kind of body.
 var transformQuick = []string{"vecadd", "stencil", "matmul", "nbody", "blackscholes", "mandelbrot", "md5", "kmeans", "nnlayer", "pathfinder", "reduce", "histogram"}
 
-// transformPrograms are the programs of the corpus that have no kernel at the size of
-// programs: they run at the corpus' own.
+// transformPrograms returns the programs of the corpus that have no kernel at the size of a real
+// program's. They run at the corpus's own size.
 func (b *bench) transformPrograms() (jobs []tenant.Job) {
 	for _, name := range b.appNames() {
 		if !slices.ContainsFunc(tenant.Scaled(), func(s string) bool {
@@ -34,7 +34,7 @@ func (b *bench) transformPrograms() (jobs []tenant.Job) {
 	return jobs
 }
 
-// transformJobs are the kernels that are measured.
+// transformJobs returns the jobs that are measured.
 func (b *bench) transformJobs() (jobs []tenant.Job) {
 	if b.kind == "soft" || b.tiny {
 		return append(b.longKernels(), tenant.Job{Case: "reduce/trivial"})
@@ -48,10 +48,10 @@ func (b *bench) transformJobs() (jobs []tenant.Job) {
 	return append(jobs, b.transformPrograms()...)
 }
 
-// transform measures what kernels cost in their chosen forms, and in the papers' and
-// cut into slices beside it.
+// transform measures the overhead of kernels in their chosen forms and, for comparison, in the
+// papers' form and cut into slices.
 func transform(ctx context.Context, b *bench) error {
-	// Of kernels that are known to be short a guest makes the papers' form only where it is configured.
+	// A guest makes the papers' form of kernels known to be short only if it is configured to.
 	all, err := b.open(ctx, seat{setup: tenant.Setup{Name: "guest", Preempt: true}},
 		seat{setup: tenant.Setup{Name: "papers", Preempt: true, Forms: papersForm.Form}})
 	if err != nil {
@@ -68,7 +68,7 @@ func transform(ctx context.Context, b *bench) error {
 			runs = min(runs, leastRuns)
 		}
 		c, err := b.formCost(ctx, m, other, j, runs)
-		if err != nil { // the others are measured all the same
+		if err != nil { // a failure does not keep the other kernels from being measured
 			errs = append(errs, fmt.Errorf("%s: %w", j.Name(), err))
 		} else {
 			found = append(found, c)
@@ -89,15 +89,15 @@ func transform(ctx context.Context, b *bench) error {
 // formCost is a kernel's cost in several ways of launching it.
 type formCost struct {
 	name                   string
-	form                   tenant.Form // of a program: its first kernel's that has one
+	form                   tenant.Form // of a program: the form of its first kernel that has one
 	original               time.Duration
-	chosen, papers, sliced []float64 // overhead, of each run
+	chosen, papers, sliced []float64 // overheads, by run
 	slices                 int
 	same                   bool // the results are the original's
 }
 
-// formCost measures a kernel, or a program's: each way by turns, in every run. papers is the
-// guest whose kernels have the papers' form.
+// formCost measures a kernel or a program. Each run measures every way in turn. papers is the guest
+// whose kernels have the papers' form.
 func (b *bench) formCost(ctx context.Context, m, papers *member, j tenant.Job, runs int) (c formCost, err error) {
 	c.name = j.Name()
 	id, form, err := b.tuned(ctx, m, j)
@@ -115,7 +115,7 @@ func (b *bench) formCost(ctx context.Context, m, papers *member, j tenant.Job, r
 	if err != nil {
 		return c, err
 	}
-	// Enough launches that what one iteration costs the host does not count.
+	// An iteration has enough launches that the host's cost for the iteration is negligible.
 	const enough = 12 * time.Millisecond
 	most := 16
 	chosen, sliced := original, original
@@ -126,7 +126,7 @@ func (b *bench) formCost(ctx context.Context, m, papers *member, j tenant.Job, r
 			return c, err
 		}
 	}
-	if j.Case != "" { // its kernels have a form each, as the tuner chooses
+	if j.Case != "" { // the tuner chooses a form for each of its kernels
 		c.original, most = figure.Quantile(one.Turnarounds, 0.5), 256
 		chosen.As, chosen.Check = nil, true
 	}
@@ -139,7 +139,7 @@ func (b *bench) formCost(ctx context.Context, m, papers *member, j tenant.Job, r
 		}
 		return figure.Quantile(ran.Turnarounds, 0.5).Seconds(), nil
 	}
-	// A slice is as long as the chosen form needs to leave.
+	// A slice is as long as the chosen form needs to leave the GPU.
 	c.slices = int(min(c.original/max(c.form.Leaves, 50*time.Microsecond)+1, 512))
 	sliced.Slices = c.slices
 	for range runs {
@@ -148,7 +148,7 @@ func (b *bench) formCost(ctx context.Context, m, papers *member, j tenant.Job, r
 			return c, err
 		}
 		t := base
-		if c.form.Form != 0 { // else it is the original
+		if c.form.Form != 0 { // otherwise the kernel has no form but the original
 			if t, err = took(m, chosen); err != nil {
 				return c, err
 			}
@@ -157,7 +157,7 @@ func (b *bench) formCost(ctx context.Context, m, papers *member, j tenant.Job, r
 		if j.Case != "" {
 			continue
 		}
-		if t, err = took(papers, theirs); err == nil { // else it has no such form
+		if t, err = took(papers, theirs); err == nil { // otherwise the kernel has no such form
 			c.papers = append(c.papers, t/base-1)
 		}
 		if !tenant.Sliceable(j.Scaled) {
@@ -180,7 +180,8 @@ func (b *bench) formCost(ctx context.Context, m, papers *member, j tenant.Job, r
 	return c, nil
 }
 
-// anew has a run's launches, once, make a job's results anew, and sums them.
+// anew clears a job's results, lets the run's launches compute them again once, and returns their
+// sum.
 func (m *member) anew(ctx context.Context, job int, r tenant.Run) (sum uint64, err error) {
 	if _, err := m.ask(ctx, tenant.Request{Clear: &job}); err != nil {
 		return 0, err
@@ -192,7 +193,7 @@ func (m *member) anew(ctx context.Context, job int, r tenant.Run) (sum uint64, e
 	return a.Sum, err
 }
 
-// withCount is a run of so many iterations of so many rounds.
+// withCount returns r with the given number of iterations and rounds.
 func withCount(r tenant.Run, count, rounds int) tenant.Run {
 	r.Count, r.Rounds, r.Depth = count, rounds, 4
 	return r
@@ -247,7 +248,7 @@ func (b *bench) transformRows(found []formCost, untouched []string) error {
 	}
 	g.Detail = table
 	var err error
-	if different != "" { // what they cost is of no use then
+	if different != "" { // the cost of wrong results is meaningless
 		err = fmt.Errorf("results differ from the originals':%s", different)
 		g.Met, w.Met, g.Why, w.Why = false, false, err.Error(), err.Error()
 	}

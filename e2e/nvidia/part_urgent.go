@@ -16,13 +16,13 @@ import (
 	"vgpud/mediator/api"
 )
 
-// rush is how urgent kernels come.
+// rush describes how urgent kernels arrive.
 type rush struct {
 	length time.Duration
-	pauses bool // else each comes when the one before has ended
+	pauses bool // pauses precede the kernels; otherwise each arrives when the previous one has ended
 }
 
-// rushes are those that are measured, by the urgent kernel's length (FLEP figure 8).
+// rushes are the arrivals that are measured, by the urgent kernel's length (FLEP figure 8).
 var rushes = [...]rush{
 	{length: 10 * time.Microsecond},
 	backToBack: {length: 100 * time.Microsecond},
@@ -32,15 +32,15 @@ var rushes = [...]rush{
 }
 
 const (
-	// pauseRush is the one that goals are about: the GPU has to be taken from the batch
-	// guest in mid-kernel.
+	// pauseRush is the index of the arrivals that have goals: the batch guest must be evicted in
+	// mid-kernel.
 	pauseRush             = 2
 	leastPause, mostPause = time.Millisecond, 5 * time.Millisecond
-	// backToBack is the same without pauses, for which the daemon keeps the GPU free.
+	// backToBack is the same without pauses; the daemon keeps the GPU free for it.
 	backToBack = 1
 )
 
-// String names it in the table.
+// String returns the name in the table.
 func (r rush) String() string {
 	name := r.length.String()
 	if r.pauses {
@@ -49,17 +49,16 @@ func (r rush) String() string {
 	return name
 }
 
-// batchLength is how long a batch kernel is, and batchTask how long each of its
-// blocks.
+// batchLength is the duration of a batch kernel, and batchTask that of each of its blocks.
 const (
 	batchLength = 20 * time.Millisecond
 	batchTask   = 20 * time.Microsecond
-	// batchDepth is how many of its kernels are queued.
+	// batchDepth is the number of batch kernels queued.
 	batchDepth = 4
 )
 
-// urgent measures what an urgent guest has of its priority beside a batch guest with
-// long kernels.
+// urgent measures how much an urgent guest gains from its priority beside a batch guest with long
+// kernels.
 func urgent(ctx context.Context, b *bench) error {
 	u := &contest{bench: b, rushes: rushes[:pick(b, pauseRush+1, len(rushes), len(rushes))], medians: make(map[string][][]float64), kept: make(map[string][][]float64)}
 	times := []time.Duration{batchTask}
@@ -85,15 +84,15 @@ func urgent(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// manyBlocks is a kernel of batchLength with blocks that take the time of so many
-// iterations with all threads of an SM at it.
+// manyBlocks returns a kernel of batchLength. Its blocks take the time of the given number of
+// iterations when all threads of an SM work.
 func (b *bench) manyBlocks(iterations int) tenant.Spin {
 	s := b.full(iterations)
 	s.Blocks *= int(batchLength / batchTask)
 	return s
 }
 
-// hpfWorld is the one that goals are about.
+// hpfWorld is the world that has goals.
 const hpfWorld = "guest, hpf"
 
 // contest is an urgent program beside a batch one, in several worlds.
@@ -103,22 +102,21 @@ type contest struct {
 	iterations []int // of their kernels
 	batch      tenant.Spin
 	medians    map[string][][]float64 // µs, by world, rush and run
-	kept       map[string][][]float64 // of the batch program's throughput alone, likewise
+	kept       map[string][][]float64 // parts of the batch program's throughput alone, likewise
 	form       *tenant.Form           // of the batch guest's kernels
-	without    error                  // why there is no MPS
+	without    error                  // why MPS is not available
 }
 
-// pair is the two programs, with their jobs.
+// pair is the two programs with their jobs.
 type pair struct {
 	batch, rush *member
-	long        int   // the batch program's
-	short       []int // the urgent one's, by rush
-	// alone is how long one of the batch program's kernels takes alone.
+	long        int   // the batch program's job
+	short       []int // the urgent program's jobs, by rush
+	// alone is the duration of one of the batch program's kernels alone.
 	alone time.Duration
 }
 
-// guests runs it with guests: the urgent one alone, under no policy, and with
-// evictions.
+// guests runs the contest with guests: the urgent one alone, under no policy, and with evictions.
 func (u *contest) guests(ctx context.Context) error {
 	all, err := u.open(ctx, seat{setup: tenant.Setup{Name: "batch", Preempt: true}},
 		seat{api.VMSpec{PriorityCeiling: api.MaxPriority}, tenant.Setup{Name: "urgent", Priority: -10}})
@@ -146,7 +144,7 @@ func (u *contest) guests(ctx context.Context) error {
 	return errors.Join(err, u.leave(ctx, all...))
 }
 
-// prepare loads the urgent program's jobs, and finds what the batch one makes alone.
+// prepare loads the urgent program's jobs, and measures the batch program alone.
 func (u *contest) prepare(ctx context.Context, p *pair) error {
 	for _, n := range u.iterations {
 		s := u.full(n)
@@ -164,9 +162,9 @@ func (u *contest) prepare(ctx context.Context, p *pair) error {
 	return nil
 }
 
-// kept is what part of its throughput alone a program has where its launches take so long
-// alone, to a launch. It goes by the window, not from end to end: who is held back all the
-// time may have had a launch end at the beginning.
+// kept returns the part of its throughput alone that a program has, if a launch takes alone without
+// the other program. It uses the window, not the time from end to end: a program that is held back
+// all the time may have had a launch end at the beginning.
 func kept(ran *tenant.Ran, alone time.Duration) float64 {
 	if alone == 0 {
 		return math.NaN()
@@ -174,21 +172,21 @@ func kept(ran *tenant.Ran, alone time.Duration) float64 {
 	return float64(ran.Launches) * float64(alone) / float64(ran.Window)
 }
 
-// guestsPart and nativesPart are by when, as a part of the time that there is in all,
-// guests are to be done, and natives under default time slicing.
+// guestsPart and nativesPart are deadlines, as parts of the total time: for guests, and for native
+// programs under default time slicing.
 const guestsPart, nativesPart = 0.5, 0.8
 
-// urgentWarm is how long the batch program is at work before the urgent one begins,
-// and after it.
+// urgentWarm is how long the batch program works before the urgent one begins, and after the urgent
+// one ends.
 const urgentWarm = 150 * time.Millisecond
 
-// urgentWindow is how long the urgent program works.
+// urgentWindow returns how long the urgent program works.
 func (u *contest) urgentWindow() time.Duration {
 	return pick(u.bench, 100*time.Millisecond, 400*time.Millisecond, 800*time.Millisecond)
 }
 
-// bout has the urgent program work in each way, beside the batch one unless it is to be
-// alone. Other lengths than the goals' are measured in the first run only.
+// bout runs the urgent program in each way, beside the batch program unless alone is set. Kernel
+// lengths without goals are measured in the first run only.
 func (u *contest) bout(ctx context.Context, world string, run int, p *pair, alone bool) error {
 	if u.medians[world] == nil {
 		u.medians[world], u.kept[world] = make([][]float64, len(p.short)), make([][]float64, len(p.short))
@@ -219,8 +217,8 @@ func (u *contest) bout(ctx context.Context, world string, run int, p *pair, alon
 	return nil
 }
 
-// natives runs it with programs of the host, under the driver's default time slicing
-// or what env says.
+// natives runs the contest with programs of the host, under the driver's default time slicing or as
+// env configures.
 func (u *contest) natives(ctx context.Context, world string, env ...string) error {
 	batch, err := u.native(ctx, "native-batch", env...)
 	if err != nil {
@@ -250,8 +248,7 @@ func (u *contest) natives(ctx context.Context, world string, env ...string) erro
 	return errors.Join(err, u.leave(ctx, batch, rush))
 }
 
-// mps runs it under NVIDIA's MPS, with a control daemon of its own, where there is
-// the program.
+// mps runs the contest under NVIDIA's MPS with a control daemon of its own, if the program exists.
 func (u *contest) mps(ctx context.Context) (err error) {
 	if u.kind == "soft" {
 		return errors.New("a GPU in software has none")
@@ -266,8 +263,8 @@ func (u *contest) mps(ctx context.Context) (err error) {
 	}
 	env := []string{"CUDA_MPS_PIPE_DIRECTORY=" + pipes, "CUDA_MPS_LOG_DIRECTORY=" + logs}
 	command := func(in string, args ...string) error {
-		const patience = 15 * time.Second
-		ctx, cancel := context.WithTimeout(ctx, patience)
+		const timeout = 15 * time.Second
+		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, control, args...)
 		cmd.Env = append(os.Environ(), env...)
@@ -276,7 +273,7 @@ func (u *contest) mps(ctx context.Context) (err error) {
 			if err != nil {
 				return err
 			}
-			defer r.Close() //nolint:errcheck // the command has its own
+			defer r.Close() //nolint:errcheck // the command has its own copy
 			cmd.Stdin = r
 			if _, err := w.WriteString(in); err != nil {
 				return err
@@ -294,7 +291,7 @@ func (u *contest) mps(ctx context.Context) (err error) {
 	return u.natives(ctx, "MPS", env...)
 }
 
-// runsOf is what was measured in a world of a rush.
+// runsOf returns the measurements of a rush in a world.
 func runsOf(measured map[string][][]float64, world string, rush int) []float64 {
 	if len(measured[world]) <= rush {
 		return nil
@@ -302,7 +299,7 @@ func runsOf(measured map[string][][]float64, world string, rush int) []float64 {
 	return measured[world][rush]
 }
 
-// table is of both programs, in each world and for each rush.
+// table describes both programs, in each world and for each rush.
 func (u *contest) table() *report.Table {
 	table := detail("alone", "guest alone", "hpf", "no policy", "default slicing", "MPS", "speed-up over default", "over MPS",
 		"batch: hpf", "batch: no policy", "batch: default slicing", "batch: MPS")
@@ -316,13 +313,13 @@ func (u *contest) table() *report.Table {
 	return table
 }
 
-// report makes the rows: of kernels after pauses, and the same of kernels back to back.
+// report makes the rows: first of kernels after pauses, then of kernels back to back.
 func (u *contest) report() {
 	u.reportOf(pauseRush, "")
 	u.reportOf(backToBack, "back_to_back_")
 }
 
-// reportOf makes the rows of a rush, with so much between urgent_ and the rest of their names.
+// reportOf makes the rows of a rush. infix goes between urgent_ and the rest of each name.
 func (u *contest) reportOf(i int, infix string) {
 	of := func(world string) []float64 { return runsOf(u.medians, world, i) }
 	ours := of(hpfWorld)
@@ -362,6 +359,6 @@ func (u *contest) reportOf(i int, infix string) {
 	u.add(byMPS)
 }
 
-// measuredMPS is what a kernel of 100 µs beside 20 ms kernels took under MPS when that was
-// measured before on an H100, in µs (docs/nvidia.md).
+// measuredMPS is how long a kernel of 100 µs took beside 20 ms kernels under MPS, as measured
+// before on an H100, in µs (docs/nvidia.md).
 const measuredMPS = 20_101

@@ -18,20 +18,20 @@ import (
 	"vgpud/mediator/suspend"
 )
 
-// footprint is what the daemon and its GPU have while there are no guests.
+// footprint is what the daemon and its GPU use while there are no guests.
 type footprint struct {
-	free       uint64         // GPU memory that nobody has, as a program of the host sees it
-	used       uint64         // as NVML says it, where that is known
-	open       map[string]int // what the daemon's descriptors are of, and how many of each
-	children   int            // its processes
-	noted      int            // contexts that it holds to be off the GPU
+	free       uint64         // free GPU memory, as a program of the host sees it
+	used       uint64         // used GPU memory, as NVML reports it, if known
+	open       map[string]int // the daemon's open descriptors, counted by kind
+	children   int            // the daemon's child processes
+	noted      int            // contexts that the daemon has recorded as off the GPU
 	guests     int
 	threads    int
 	resident   uint64 // bytes
-	goroutines int    // the daemon's, where it was ended to count them
+	goroutines int    // the daemon's, if it was ended to count them
 }
 
-// footprint measures it now.
+// footprint measures the current footprint.
 func (h *testbed) footprint(ctx context.Context) (f footprint, err error) {
 	h.client.Close() // a connection is a descriptor of the daemon
 	err = h.solo(ctx, func(m *member) error {
@@ -82,13 +82,14 @@ func (h *testbed) footprint(ctx context.Context) (f footprint, err error) {
 	return f, err
 }
 
-// kindOf is what a descriptor is of, without the number that tells it from its like.
+// kindOf returns the kind of a descriptor: its name without the number that distinguishes it from
+// others of the kind.
 func kindOf(what string) string {
 	kind, _, _ := strings.Cut(what, ":[")
 	return kind
 }
 
-// descriptors are how many there are of all kinds.
+// descriptors returns the number of descriptors of all kinds.
 func (f *footprint) descriptors() (n int) {
 	for _, of := range f.open {
 		n += of
@@ -96,7 +97,7 @@ func (f *footprint) descriptors() (n int) {
 	return n
 }
 
-// opened says of what there are more descriptors than there were.
+// opened lists the kinds of which now has more descriptors than f.
 func (f *footprint) opened(now *footprint) (more []string) {
 	for _, what := range slices.Sorted(maps.Keys(now.open)) {
 		if n := now.open[what] - f.open[what]; n > 0 {
@@ -106,7 +107,7 @@ func (f *footprint) opened(now *footprint) (more []string) {
 	return more
 }
 
-// goroutines ends the daemon, and returns how many goroutines it had.
+// goroutines ends the daemon and returns the number of goroutines it had.
 func (h *testbed) goroutines(ctx context.Context) (n int, err error) {
 	h.client.Close() // a connection has goroutines
 	if err := rest(ctx, accountingLag); err != nil {
@@ -115,7 +116,7 @@ func (h *testbed) goroutines(ctx context.Context) (n int, err error) {
 	p := h.daemon
 	from, err := os.ReadFile(p.Log)
 	if err == nil {
-		err = p.Cmd.Process.Signal(unix.SIGQUIT) // by which programs in Go say so
+		err = p.Cmd.Process.Signal(unix.SIGQUIT) // a Go program prints its goroutines on SIGQUIT
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count the daemon's goroutines: %w", err)
@@ -132,8 +133,8 @@ func (h *testbed) goroutines(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// goroutinesIn counts those of a dump, without the runtime's own, such as the collector's
-// workers, which come by and by.
+// goroutinesIn counts the goroutines of a dump, without the runtime's own. The runtime starts some
+// of these, such as the collector's workers, only as it needs them.
 func goroutinesIn(dump string) (n int) {
 	for one := range strings.SplitSeq(dump, "\n\n") {
 		if strings.HasPrefix(one, "goroutine ") && !strings.Contains(one, "created by runtime.") {
@@ -143,8 +144,7 @@ func goroutinesIn(dump string) (n int) {
 	return n
 }
 
-// kept is how much memory of the GPU, in bytes, and how many other things are there now and
-// were not when f was measured.
+// kept returns how many bytes of GPU memory, and how many other resources, now has in excess of f.
 func (f *footprint) kept(now *footprint) (memory float64, things int) {
 	for what, n := range now.open {
 		things += max(n-f.open[what], 0)
@@ -160,11 +160,11 @@ func (f *footprint) String() string {
 		f.free>>20, f.descriptors(), f.children, f.noted, f.guests, f.threads, f.resident>>20)
 }
 
-// leavingLimit is how long what guests had may take to be gone when they are.
+// leavingLimit limits the time until the resources of guests that have ended are free.
 const leavingLimit = 12 * time.Second
 
-// emptied is the footprint once nothing of it is more than it was, or when that has taken
-// too long.
+// emptied waits until no part of the footprint exceeds before, or until leavingLimit has passed,
+// and returns the footprint.
 func (h *testbed) emptied(ctx context.Context, before *footprint) (footprint, error) {
 	begin := time.Now()
 	for {

@@ -15,34 +15,35 @@ import (
 )
 
 const (
-	// boutFor is how long a guest works before its results are looked at.
+	// boutFor is how long a guest works before its results are checked.
 	boutFor = 400 * time.Millisecond
-	// leastBouts is how often it does so between two events.
+	// leastBouts is the least number of bouts between two events.
 	leastBouts = 2
-	// soakPatience is how long an event may take until the guest works again.
-	soakPatience = 45 * time.Second
-	// soakCap is the cap of a guest that is to be suspended.
+	// soakEventTimeout limits the time from an event until the guest works again.
+	soakEventTimeout = 45 * time.Second
+	// soakCap is the cap that suspends a guest.
 	soakCap = 0.1
-	// soakTries is how often a guest may fail to be made, one time after the other.
+	// soakTries is how many attempts in a row to create a guest may fail.
 	soakTries = 5
 )
 
-// occupant is a seat's guest.
+// occupant is the guest of a seat.
 type occupant struct {
 	*soaked
 	*seatAt
 	events []event
-	number int // of the seat's guests so far
+	number int // counts the seat's guests so far
 	weight float64
 	m      *member
 	job    int
-	// Since the last entry: kernels that it is to be charged for, and bouts.
-	base    time.Duration // accounted at the last entry
+	// These are counted since the last call of enter: the kernels that the guest should be charged
+	// for, and the bouts.
+	base    time.Duration // the GPU time accounted at the last call of enter
 	kernels int
 	bouts   int
 }
 
-// occupy has guests in a seat, one after the other, until it is over.
+// occupy runs guests in a seat, one after the other, until the soak ends.
 func (s *soaked) occupy(ctx context.Context, seat int) error {
 	o := &occupant{soaked: s, seatAt: &s.seats[seat], events: s.plan.guests[seat], weight: 1}
 	failed := 0
@@ -63,7 +64,7 @@ func (s *soaked) occupy(ctx context.Context, seat int) error {
 	return o.depart(ctx)
 }
 
-// lost notes that something is lost or wrong.
+// lost records that something was lost or wrong.
 func (s *soaked) lost(who string, err error) {
 	s.note(func() {
 		s.saw.lost = append(s.saw.lost, fmt.Sprintf("%.0f s: %s: %s", time.Since(s.begin).Seconds(), who, first(err)))
@@ -71,8 +72,8 @@ func (s *soaked) lost(who string, err error) {
 	})
 }
 
-// live has a guest, the one that there is or another, work up to its next event, and be
-// done to what that is. An error is something that nobody did on purpose.
+// live runs the seat's guest, or creates one, until its next event, and carries the event out. It
+// returns an error only for a failure that was not injected.
 func (o *occupant) live(ctx context.Context) error {
 	if o.m == nil {
 		if err := o.arrive(ctx); err != nil {
@@ -87,8 +88,8 @@ func (o *occupant) live(ctx context.Context) error {
 	}
 	least := leastBouts
 	for ctx.Err() == nil && (time.Now().Before(until) || least > 0) && !o.over() {
-		if o.inHurry() && !o.blocks && !o.urgent {
-			// hpf is about the two that go by it.
+		if o.inUrgentPeriod() && !o.blocks && !o.urgent {
+			// hpf orders the guests by these two values.
 			if err := rest(ctx, accountingLag); err != nil {
 				return err
 			}
@@ -103,19 +104,19 @@ func (o *occupant) live(ctx context.Context) error {
 		return err
 	}
 	o.events = o.events[1:]
-	ctx, cancel := context.WithTimeout(ctx, soakPatience)
+	ctx, cancel := context.WithTimeout(ctx, soakEventTimeout)
 	defer cancel()
 	err := o.suffer(ctx, next)
-	if err != nil && o.m != nil { // another is tried
+	if err != nil && o.m != nil { // another attempt follows
 		err = errors.Join(err, o.depart(context.WithoutCancel(ctx)))
 	}
 	o.did(o.name, next.do.String(), err)
 	return nil
 }
 
-// arrive makes a guest and loads its kernel.
+// arrive creates a guest and loads its kernel.
 func (o *occupant) arrive(ctx context.Context) error {
-	o.doors.Lock()
+	o.testbedMu.Lock()
 	o.number++
 	spec := api.VMSpec{Weight: o.weight}
 	setup := tenant.Setup{Name: fmt.Sprintf("%s-%d", o.name, o.number), Preempt: o.blocks}
@@ -126,16 +127,16 @@ func (o *occupant) arrive(ctx context.Context) error {
 	if err == nil {
 		o.m = all[0]
 	} else if n := len(o.members); n > 0 && o.members[n-1].name == setup.Name {
-		o.m = o.members[n-1] // to be ended
+		o.m = o.members[n-1] // the caller ends it
 	}
-	o.doors.Unlock()
+	o.testbedMu.Unlock()
 	if err != nil {
 		return err
 	}
 	return o.prepare(ctx)
 }
 
-// prepare loads the kernel, and begins to count.
+// prepare loads the kernel and starts the counts.
 func (o *occupant) prepare(ctx context.Context) (err error) {
 	if o.job, err = o.m.load(ctx, o.seatAt.job); err != nil {
 		return err
@@ -145,10 +146,10 @@ func (o *occupant) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// used is what a guest is accounted with.
+// used returns the GPU time that is accounted to a guest.
 func used(v *api.VM) time.Duration { return time.Duration(v.GPUSeconds * float64(time.Second)) }
 
-// now is what the daemon says of the guest, once accounting has caught up.
+// now returns the daemon's status of the guest once accounting has caught up.
 func (o *occupant) now(ctx context.Context) (api.VM, error) {
 	if err := rest(ctx, accountingLag); err != nil {
 		return api.VM{}, err
@@ -171,14 +172,14 @@ func (o *occupant) depart(ctx context.Context) error {
 			o.saw.evicting += v.Preemption.EvictionSeconds
 		})
 	}
-	o.doors.Lock()
-	defer o.doors.Unlock()
+	o.testbedMu.Lock()
+	defer o.testbedMu.Unlock()
 	err = o.leave(ctx, o.m)
 	o.m = nil
 	return err
 }
 
-// work is a bout.
+// work returns the run of one bout.
 func (o *occupant) work(d time.Duration) tenant.Run {
 	r := tenant.Run{Job: o.job, For: d, Depth: o.depth, Rounds: endless, Check: true, As: o.as}
 	if o.urgent {
@@ -187,11 +188,11 @@ func (o *occupant) work(d time.Duration) tenant.Run {
 	return r
 }
 
-// bout has the guest work for a while and look at its results. watched says that it is to
-// be let work.
+// bout runs the guest for d and checks its results. If watched is set, nothing should keep the
+// guest from the GPU meanwhile.
 func (o *occupant) bout(ctx context.Context, d time.Duration, watched bool) error {
-	began, hurried := time.Since(o.soaked.begin), o.inHurry()
-	ctx, cancel := context.WithTimeout(ctx, soakPatience)
+	began, duringHPF := time.Since(o.soaked.begin), o.inUrgentPeriod()
+	ctx, cancel := context.WithTimeout(ctx, soakEventTimeout)
 	defer cancel()
 	ran, err := o.m.run(ctx, o.work(d))
 	if err != nil {
@@ -202,10 +203,10 @@ func (o *occupant) bout(ctx context.Context, d time.Duration, watched bool) erro
 	}
 	o.kernels += ran.All
 	o.bouts++
-	if hurried = hurried || o.inHurry(); watched && hurried && o.urgent {
+	if duringHPF = duringHPF || o.inUrgentPeriod(); watched && duringHPF && o.urgent {
 		o.note(func() { o.saw.urgent = max(o.saw.urgent, ran.Standstill) })
 	}
-	if watched && !hurried {
+	if watched && !duringHPF {
 		o.note(func() {
 			if ran.Standstill > o.saw.standstill {
 				o.saw.standstill = ran.Standstill
@@ -216,7 +217,7 @@ func (o *occupant) bout(ctx context.Context, d time.Duration, watched bool) erro
 	return nil
 }
 
-// enter enters what the guest did since the last time, and what it is accounted with.
+// enter records what the guest did since the last call, and the GPU time that was accounted to it.
 func (o *occupant) enter(ctx context.Context) error {
 	v, err := o.now(ctx)
 	if err != nil {
@@ -230,7 +231,7 @@ func (o *occupant) enter(ctx context.Context) error {
 	return nil
 }
 
-// suffer has the guest be done to what an event is. Afterwards it works again, or has gone.
+// suffer carries an event out on the guest. Afterwards the guest works again or has ended.
 func (o *occupant) suffer(ctx context.Context, e *event) error {
 	switch e.do {
 	case reweighed:
@@ -260,7 +261,7 @@ func (o *occupant) suffer(ctx context.Context, e *event) error {
 	return o.anew(ctx)
 }
 
-// during has the guest work, and meanwhile something done.
+// during runs the guest and calls do meanwhile.
 func (o *occupant) during(ctx context.Context, d time.Duration, do func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- o.bout(ctx, d, false) }()
@@ -282,7 +283,7 @@ func (o *occupant) reweigh(ctx context.Context, e *event) error {
 	})
 }
 
-// suspend has a cap keep the guest from the GPU.
+// suspend suspends the guest by a cap.
 func (o *occupant) suspend(ctx context.Context, e *event) error {
 	return o.during(ctx, 2*time.Second+e.lasts, func() error {
 		before, err := o.client.VM(ctx, o.m.name)
@@ -312,10 +313,10 @@ func (o *occupant) suspend(ctx context.Context, e *event) error {
 	})
 }
 
-// killed kills what the event is about while the guest works.
+// killed kills the event's process while the guest works.
 func (o *occupant) killed(ctx context.Context, e *event) error {
 	ended := make(chan error, 1)
-	name, run := o.m.name, o.work(soakPatience)
+	name, run := o.m.name, o.work(soakEventTimeout)
 	run.Check = false
 	go func() {
 		_, err := o.m.run(ctx, run)
@@ -338,7 +339,7 @@ func (o *occupant) killed(ctx context.Context, e *event) error {
 	if err != nil {
 		return errors.Join(err, o.m.process.Kill())
 	}
-	if told := <-ended; told == nil {
+	if reported := <-ended; reported == nil {
 		return errors.New("it noticed nothing")
 	}
 	if e.do == deviceKilled {
@@ -358,7 +359,7 @@ func killChildren(pid int) error {
 	return err
 }
 
-// forgets waits until the daemon has no such guest.
+// forgets waits until the daemon no longer lists the guest.
 func (o *occupant) forgets(ctx context.Context, guest string) error {
 	for {
 		_, err := o.client.VM(ctx, guest)
@@ -371,7 +372,7 @@ func (o *occupant) forgets(ctx context.Context, guest string) error {
 	}
 }
 
-// apart enters what the guest is accounted with while something was done to it.
+// apart records separately the GPU time that was accounted to the guest during a fault or a kill.
 func (o *occupant) apart(ctx context.Context) error {
 	v, err := o.now(ctx)
 	if err == nil {
@@ -381,7 +382,7 @@ func (o *occupant) apart(ctx context.Context) error {
 	return err
 }
 
-// faulted has the guest launch a kernel that faults.
+// faulted lets the guest launch a kernel that faults.
 func (o *occupant) faulted(ctx context.Context, kernel string) error {
 	j, err := o.m.load(ctx, tenant.Job{Fixed: kernel})
 	if err != nil {
@@ -393,7 +394,7 @@ func (o *occupant) faulted(ctx context.Context, kernel string) error {
 	return o.apart(ctx)
 }
 
-// anew resets the guest's context, and holds that it works.
+// anew resets the guest's context and checks that it works.
 func (o *occupant) anew(ctx context.Context) error {
 	if _, err := o.m.ask(ctx, tenant.Request{Reset: true}); err != nil {
 		return fmt.Errorf("reset: %w", err)

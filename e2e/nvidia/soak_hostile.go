@@ -17,22 +17,23 @@ import (
 	"vgpud/mediator/api"
 )
 
-// atIt is the line that says that the mischief is under way.
+// atIt is the line by which the hostile process reports that it has begun.
 const atIt = "at it"
 
-// misbehave is the process of a hostile guest: it does what it is told until it is killed.
+// misbehave is the main function of a hostile guest's process: it misbehaves in the given mode
+// until it is killed.
 func misbehave(ctx context.Context, out io.Writer, mode, socket string) error {
-	told := false
+	announced := false
 	return mischief.Do(ctx, mode, socket, func() {
-		if !told { // there is nobody to read it again and again
-			fmt.Fprintln(out, atIt) //nolint:errcheck // it is waited for
-			told = true
+		if !announced { // no reader waits for a second line
+			fmt.Fprintln(out, atIt) //nolint:errcheck // the other side waits for the line, and reports its absence
+			announced = true
 		}
 	})
 }
 
-// misbehaves has the hostile guest misbehave in one way after the other. Between two, a
-// guest that means well has its virtual GPU, and must work.
+// misbehaves lets the hostile guest misbehave in one mode after the other. Between two modes a
+// well-behaved guest takes over the virtual GPU and must work.
 func (s *soaked) misbehaves(ctx context.Context) error {
 	const name = "hostile"
 	spec := api.VMSpec{Name: name, BAR2Bytes: 64 << 20, MemoryLimitBytes: faultLimit}
@@ -46,7 +47,7 @@ func (s *soaked) misbehaves(ctx context.Context) error {
 	for i := 0; ctx.Err() == nil && !s.over(); i++ {
 		at := i % len(s.plan.modes)
 		mode := s.plan.modes[at]
-		patient, cancel := context.WithTimeout(ctx, soakPatience)
+		patient, cancel := context.WithTimeout(ctx, soakEventTimeout)
 		err := s.mischief(patient, &v, mode, s.plan.spells[at], i)
 		cancel()
 		if ctx.Err() != nil {
@@ -67,7 +68,7 @@ func (s *soaked) misbehaves(ctx context.Context) error {
 	return nil
 }
 
-// mischief misbehaves in one way for so long, and holds that the next guest works.
+// mischief runs one mode for the given time and checks that the next guest works.
 func (s *soaked) mischief(ctx context.Context, v *api.VM, mode string, spell time.Duration, n int) error {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *soaked) mischief(ctx context.Context, v *api.VM, mode string, spell tim
 	return s.next(ctx, v, fmt.Sprintf("hostile-%d", n))
 }
 
-// next has a guest that means well take the virtual GPU over.
+// next lets a well-behaved guest take over the virtual GPU.
 func (s *soaked) next(ctx context.Context, v *api.VM, name string) error {
 	for {
 		now, err := s.client.VM(ctx, v.Name)
@@ -118,7 +119,8 @@ func (s *soaked) next(ctx context.Context, v *api.VM, name string) error {
 			return fmt.Errorf("what it had stays: %w", errors.Join(cerr, err))
 		}
 	}
-	// Connections that it left may be in the way until the daemon has seen them all.
+	// The hostile guest's connections may block this one until the daemon has noticed that all of
+	// them are closed.
 	for {
 		err := s.takesOver(ctx, v, name)
 		if err == nil {
@@ -130,14 +132,14 @@ func (s *soaked) next(ctx context.Context, v *api.VM, name string) error {
 	}
 }
 
-// errNotWorking is that a guest has come, and does not work.
+// errNotWorking reports that a guest connected but does not work.
 var errNotWorking = errors.New("it came, and does not work")
 
-// takesOver has a guest take a virtual GPU over, and go again.
+// takesOver connects a guest to a virtual GPU, checks that it works, and ends it.
 func (s *soaked) takesOver(ctx context.Context, v *api.VM, name string) error {
-	s.doors.Lock()
+	s.testbedMu.Lock()
 	m, err := s.tenant(tenant.Setup{Name: name, Socket: v.Socket})
-	s.doors.Unlock()
+	s.testbedMu.Unlock()
 	if m == nil {
 		return err
 	}
@@ -149,7 +151,7 @@ func (s *soaked) takesOver(ctx context.Context, v *api.VM, name string) error {
 			err = fmt.Errorf("%w: %w", errNotWorking, err)
 		}
 	}
-	s.doors.Lock()
-	defer s.doors.Unlock()
+	s.testbedMu.Lock()
+	defer s.testbedMu.Unlock()
 	return errors.Join(err, s.leave(ctx, m))
 }

@@ -9,71 +9,71 @@ import (
 	"vgpud/e2e/mischief"
 )
 
-// deed is what happens to a guest of the soak.
-type deed int
+// action is something that the soak does to a guest.
+type action int
 
 const (
-	reweighed    deed = iota // its weight changes while it works
-	suspended                // a cap holds it while it works
-	left                     // it goes, and another comes
-	guestKilled              // kill -9 of its process, which a VMM is, while it works
-	deviceKilled             // kill -9 of the process of its virtual GPU while it works
+	reweighed    action = iota // its weight changes while it works
+	suspended                  // a cap suspends it while it works
+	left                       // it ends, and another guest replaces it
+	guestKilled                // kill -9 of its process, which stands for a VMM, while it works
+	deviceKilled               // kill -9 of its virtual GPU's process while it works
 	executorKilled
-	strayed // its kernel stores at a bad address
+	strayed // its kernel stores to an invalid address
 	stuck   // its kernel never ends
 )
 
-var deedNames = map[deed]string{
+var actionNames = map[action]string{
 	reweighed: "weight changed", suspended: "capped and suspended", left: "went, and another came",
 	guestKilled: "kill -9 of the guest", deviceKilled: "kill -9 of its virtual GPU's process", executorKilled: "kill -9 of its executor",
 	strayed: "a store at a bad address", stuck: "a kernel that never ends",
 }
 
-func (d deed) String() string { return deedNames[d] }
+func (d action) String() string { return actionNames[d] }
 
-// event is a deed at a time of the soak.
+// event is an action at a time of the soak.
 type event struct {
 	at     time.Duration
-	do     deed
-	weight float64       // the guest's from then on, where it is new or reweighed
-	lasts  time.Duration // until it is killed, or of the cap
+	do     action
+	weight float64       // the guest's weight from then on, if it is new or reweighed
+	lasts  time.Duration // the time until the kill, or the duration of the cap
 }
 
-// hurry is a time in which the policy is hpf.
-type hurry struct{ from, to time.Duration }
+// urgentPeriod is an interval in which the policy is hpf.
+type urgentPeriod struct{ from, to time.Duration }
 
 // plan is everything that happens in a soak.
 type plan struct {
-	guests  [][]event // by seat
-	hurries []hurry
-	// modes are the ways in which the hostile guest misbehaves, one after the other and
-	// again from the first, and spells for how long each.
+	guests        [][]event // by seat
+	urgentPeriods []urgentPeriod
+	// modes are the ways in which the hostile guest misbehaves, in order and repeated from the
+	// first; spells is how long each lasts.
 	modes  []string
 	spells []time.Duration
 }
 
-// Times of a plan, for a soak of some minutes; a short one has them shorter.
+// These are the times of a plan for a soak of several minutes. A shorter soak shortens them.
 const (
-	usualPause   = 4 * time.Second // between a guest's events
-	leastBetween = 300 * time.Millisecond
-	usualHurry   = 24 * time.Second // from one hpf to the next
-	leastHurry   = 1500 * time.Millisecond
-	pausesEach   = 100 // that a guest should have, where it has not the usual ones
+	usualPause       = 4 * time.Second // between a guest's events
+	leastBetween     = 300 * time.Millisecond
+	usualUrgentCycle = 24 * time.Second // from one start of hpf to the next
+	leastUrgentCycle = 1500 * time.Millisecond
+	pausesEach       = 100 // how many pauses a short soak has for each guest
 )
 
-// planned is a plan for so long, and for as many guests beside the hostile one as may is
-// long: what may happen to each. It depends on nothing but its arguments.
-func planned(seed uint64, long time.Duration, may [][]deed) plan {
+// planned returns a plan of the given length. may has one entry for each guest except the hostile
+// one: the actions that the plan may choose for it. The plan depends on the arguments only.
+func planned(seed uint64, long time.Duration, may [][]action) plan {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pause := min(max(long/pausesEach, leastBetween), usualPause)
 	between := func(a, b time.Duration) time.Duration { return a + time.Duration(rng.Int64N(int64(b-a))) }
 	var p plan
-	for _, deeds := range may {
+	for _, actions := range may {
 		var events []event
-		var deck []deed
+		var deck []action
 		for at := between(pause/2, pause*3/2); at < long-pause; at += between(pause/2, pause*3/2) {
-			if len(deck) == 0 { // so that each comes as often as any other
-				deck = slices.Clone(deeds)
+			if len(deck) == 0 { // so that each action is equally frequent
+				deck = slices.Clone(actions)
 				rng.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 			}
 			events = append(events, event{at: at, do: deck[0], weight: shareWeights[rng.IntN(len(shareWeights))], lasts: between(pause/8, pause/2)})
@@ -81,10 +81,10 @@ func planned(seed uint64, long time.Duration, may [][]deed) plan {
 		}
 		p.guests = append(p.guests, events)
 	}
-	cycle := min(max(long/20, leastHurry), usualHurry)
+	cycle := min(max(long/20, leastUrgentCycle), usualUrgentCycle)
 	for at := time.Duration(0); at+cycle <= long; at += cycle {
 		from := at + between(cycle/4, cycle/2)
-		p.hurries = append(p.hurries, hurry{from, from + cycle/4})
+		p.urgentPeriods = append(p.urgentPeriods, urgentPeriod{from, from + cycle/4})
 	}
 	p.modes = mischief.Modes()
 	rng.Shuffle(len(p.modes), func(i, j int) { p.modes[i], p.modes[j] = p.modes[j], p.modes[i] })
@@ -94,9 +94,9 @@ func planned(seed uint64, long time.Duration, may [][]deed) plan {
 	return p
 }
 
-// String is the plan by counts.
+// String returns the counts of the plan's events.
 func (p *plan) String() string {
-	n, of := 0, make(map[deed]int)
+	n, of := 0, make(map[action]int)
 	for _, events := range p.guests {
 		for _, e := range events {
 			n++
@@ -104,8 +104,8 @@ func (p *plan) String() string {
 		}
 	}
 	s := fmt.Sprintf("%d events", n)
-	for d := range deed(len(deedNames)) {
+	for d := range action(len(actionNames)) {
 		s += fmt.Sprintf(", %d × %v", of[d], d)
 	}
-	return s + fmt.Sprintf(", %d times hpf", len(p.hurries))
+	return s + fmt.Sprintf(", %d times hpf", len(p.urgentPeriods))
 }

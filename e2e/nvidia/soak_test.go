@@ -12,7 +12,7 @@ import (
 	"vgpud/e2e/nvidia/report"
 )
 
-func seatsMay() (may [][]deed) {
+func seatsMay() (may [][]action) {
 	for _, seat := range soakSeats {
 		may = append(may, seat.may)
 	}
@@ -23,14 +23,14 @@ func seatsMay() (may [][]deed) {
 func TestSoakIsAFunctionOfItsSeed(t *testing.T) {
 	const long = usualSoak
 	p := planned(7, long, seatsMay())
-	if diff := cmp.Diff(p, planned(7, long, seatsMay()), cmp.AllowUnexported(plan{}, event{}, hurry{})); diff != "" {
+	if diff := cmp.Diff(p, planned(7, long, seatsMay()), cmp.AllowUnexported(plan{}, event{}, urgentPeriod{})); diff != "" {
 		t.Errorf("once more it is another (-once +again):\n%s", diff)
 	}
-	if cmp.Equal(p, planned(8, long, seatsMay()), cmp.AllowUnexported(plan{}, event{}, hurry{})) {
+	if cmp.Equal(p, planned(8, long, seatsMay()), cmp.AllowUnexported(plan{}, event{}, urgentPeriod{})) {
 		t.Error("another seed makes the same")
 	}
 	for i, events := range p.guests {
-		of := make(map[deed]int)
+		of := make(map[action]int)
 		last := time.Duration(0)
 		for _, e := range events {
 			of[e.do]++
@@ -39,7 +39,7 @@ func TestSoakIsAFunctionOfItsSeed(t *testing.T) {
 			}
 			last = e.at
 		}
-		for d := range deed(len(deedNames)) {
+		for d := range action(len(actionNames)) {
 			if may := slices.Contains(soakSeats[i].may, d); may != (of[d] > 0) {
 				t.Errorf("%s: %d × %v, which may be: %v", soakSeats[i].name, of[d], d, may)
 			}
@@ -49,11 +49,11 @@ func TestSoakIsAFunctionOfItsSeed(t *testing.T) {
 			least, most = min(least, of[d]), max(most, of[d])
 		}
 		if most > least+1 {
-			t.Errorf("%s: of one deed %d and of another %d", soakSeats[i].name, most, least)
+			t.Errorf("%s: of one action %d and of another %d", soakSeats[i].name, most, least)
 		}
 	}
 	last := time.Duration(0)
-	for _, h := range p.hurries {
+	for _, h := range p.urgentPeriods {
 		if h.from <= last || h.to <= h.from || h.to > long {
 			t.Errorf("hpf %+v after %v", h, last)
 		}
@@ -63,8 +63,8 @@ func TestSoakIsAFunctionOfItsSeed(t *testing.T) {
 	if diff := cmp.Diff(slices.Sorted(slices.Values(mischief.Modes())), modes); diff != "" || len(p.spells) != len(modes) {
 		t.Errorf("mischief (-want +got):\n%s", diff)
 	}
-	if len(p.guests)+1 != 6 || len(p.hurries) < 10 {
-		t.Errorf("%d guests and the hostile one, %d times hpf", len(p.guests), len(p.hurries))
+	if len(p.guests)+1 != 6 || len(p.urgentPeriods) < 10 {
+		t.Errorf("%d guests and the hostile one, %d times hpf", len(p.guests), len(p.urgentPeriods))
 	}
 }
 

@@ -1,9 +1,8 @@
-// Package figure is the arithmetic of the measurements on a real GPU: pure
-// functions from what was counted to what is reported, each with its definition
-// and where that is from.
+// Package figure is the arithmetic of the measurements on a real GPU: pure functions from counts to
+// reported values, each with its definition and the definition's source.
 //
-// Shares, loads and errors are fractions of 1 (0.01 is a point), times are
-// [time.Duration]. What can't be said, such as the median of nothing, is NaN.
+// Shares, loads and errors are fractions of 1 (0.01 is a percentage point). Times are
+// [time.Duration]. A value that does not exist, such as the median of nothing, is NaN.
 package figure
 
 import (
@@ -13,8 +12,8 @@ import (
 	"time"
 )
 
-// Median is the middle of the values, or the mean of the two in the middle. Where one of
-// them can't be said, neither can it: it is not less than the others.
+// Median returns the middle value, or the mean of the two middle ones. It returns NaN if any value
+// is NaN, because NaN has no place in the order.
 func Median(values []float64) float64 {
 	n := len(values)
 	if n == 0 || slices.ContainsFunc(values, math.IsNaN) {
@@ -24,7 +23,7 @@ func Median(values []float64) float64 {
 	return (sorted[(n-1)/2] + sorted[n/2]) / 2
 }
 
-// Mean is the sum of the values by their number.
+// Mean returns the arithmetic mean of the values.
 func Mean(values []float64) float64 {
 	sum := 0.0
 	for _, v := range values {
@@ -33,7 +32,7 @@ func Mean(values []float64) float64 {
 	return sum / float64(len(values))
 }
 
-// Spread is how far the values are apart, the largest less the smallest; 0 for one.
+// Spread returns the largest value minus the smallest. It is 0 for a single value.
 func Spread(values []float64) float64 {
 	if len(values) == 0 {
 		return math.NaN()
@@ -41,8 +40,8 @@ func Spread(values []float64) float64 {
 	return slices.Max(values) - slices.Min(values)
 }
 
-// Quantile is the least of the values that at least part of them, from 0 to 1,
-// don't exceed.
+// Quantile returns the smallest value that at least the given part of the values, from 0 to 1, do
+// not exceed.
 func Quantile[T cmp.Ordered](values []T, part float64) (q T) {
 	if len(values) == 0 {
 		return q
@@ -52,7 +51,7 @@ func Quantile[T cmp.Ordered](values []T, part float64) (q T) {
 	return sorted[min(max(i, 0), len(sorted)-1)]
 }
 
-// Micros are the durations in microseconds.
+// Micros returns the durations in microseconds.
 func Micros(all []time.Duration) []float64 {
 	us := make([]float64, len(all))
 	for i, d := range all {
@@ -61,7 +60,7 @@ func Micros(all []time.Duration) []float64 {
 	return us
 }
 
-// GeoMean is the geometric mean of ratios, which must be above 0.
+// GeoMean returns the geometric mean of ratios, which must be above 0.
 func GeoMean(ratios []float64) float64 {
 	if len(ratios) == 0 {
 		return math.NaN()
@@ -73,7 +72,7 @@ func GeoMean(ratios []float64) float64 {
 	return math.Exp(sum / float64(len(ratios)))
 }
 
-// Shares are each one's part of the sum of the times.
+// Shares returns each time's part of the sum.
 func Shares(used []time.Duration) []float64 {
 	var sum time.Duration
 	for _, u := range used {
@@ -88,8 +87,8 @@ func Shares(used []time.Duration) []float64 {
 	return shares
 }
 
-// ShareError is how far the worst off, or the best, of saturating guests is from
-// its entitlement, its weight's part of all weights.
+// ShareError returns the largest difference between a saturating guest's share and its entitlement,
+// which is its weight's part of all weights.
 func ShareError(used []time.Duration, weights []float64) float64 {
 	total := 0.0
 	for _, w := range weights {
@@ -102,24 +101,24 @@ func ShareError(used []time.Duration, weights []float64) float64 {
 	return worst
 }
 
-// AccountingError is |accounted − truth| / window.
+// AccountingError returns |accounted − truth| / window.
 func AccountingError(accounted, truth, window time.Duration) float64 {
 	return math.Abs(float64(accounted-truth)) / float64(window)
 }
 
-// RelativeError is |accounted − truth| / truth.
+// RelativeError returns |accounted − truth| / truth.
 func RelativeError(accounted, truth time.Duration) float64 {
 	return math.Abs(float64(accounted-truth)) / float64(truth)
 }
 
-// Fair is the turnaround that a program would have if GPU time was fairly
-// distributed (LoGA §5.5): without scheduling it took unscheduled, in which it used
-// the GPU for own, and each of the others that it ran beside for the times given.
-// Fairly it would get as much as each of them, of what all got.
+// Fair returns the turnaround that a program would have if GPU time were fairly distributed (LoGA
+// §5.5). Without scheduling, the program took unscheduled; in that time it used the GPU for own,
+// and the programs beside it for others. With a fair distribution it would get an equal part of all
+// that GPU time.
 //
-// It is never less than alone, what the program takes alone, which LoGA does not say: a
-// program that is not on the GPU for all of its time can be due more of the GPU than it
-// can use, and no scheduler makes it faster than alone.
+// The result is never less than alone, the program's turnaround alone. LoGA does not say so, but a
+// program that is not on the GPU all the time can be entitled to more of the GPU than it can use,
+// and no scheduler makes it faster than alone.
 func Fair(alone, unscheduled, own time.Duration, others []time.Duration) time.Duration {
 	total := own
 	for _, o := range others {
@@ -129,8 +128,8 @@ func Fair(alone, unscheduled, own time.Duration, others []time.Duration) time.Du
 	return max(time.Duration(float64(unscheduled)*float64(own)/equal), alone)
 }
 
-// Distance is how far turnarounds are from the fair ones, as a factor: the geometric
-// mean over the programs of the larger of the two over the smaller. 1 is fair.
+// Distance returns how far turnarounds are from the fair ones, as a factor: the geometric mean over
+// the programs of the larger of the two divided by the smaller. 1 is fair.
 func Distance[T time.Duration | float64](turnarounds, fair []T) float64 {
 	factors := make([]float64, len(turnarounds))
 	for i := range turnarounds {
@@ -140,8 +139,8 @@ func Distance[T time.Duration | float64](turnarounds, fair []T) float64 {
 	return GeoMean(factors)
 }
 
-// Overheads are what each time costs more than its base, as fractions, which can be
-// below 0.
+// Overheads returns how much more each time is than its base, as fractions. A fraction is negative
+// if the time is less.
 func Overheads(times, bases []float64) []float64 {
 	over := make([]float64, len(times))
 	for i := range times {
@@ -150,8 +149,8 @@ func Overheads(times, bases []float64) []float64 {
 	return over
 }
 
-// GeoMeanLoss is GeoMeanOverhead with speed-ups, which are below 0, counted as 0: that one
-// kernel gains does not make up for what another loses.
+// GeoMeanLoss is GeoMeanOverhead with negative overheads counted as 0: one kernel's gain does not
+// make up for another's loss.
 func GeoMeanLoss(overheads []float64) float64 {
 	losses := make([]float64, len(overheads))
 	for i, o := range overheads {
@@ -160,7 +159,7 @@ func GeoMeanLoss(overheads []float64) float64 {
 	return GeoMeanOverhead(losses)
 }
 
-// GeoMeanOverhead is the geometric mean of 1 + overhead, less 1.
+// GeoMeanOverhead returns the geometric mean of 1 + overhead, minus 1.
 func GeoMeanOverhead(overheads []float64) float64 {
 	ratios := make([]float64, len(overheads))
 	for i, o := range overheads {
@@ -169,12 +168,12 @@ func GeoMeanOverhead(overheads []float64) float64 {
 	return GeoMean(ratios) - 1
 }
 
-// Pair is what a program took, by run, and what that is compared with.
+// Pair holds a program's times by run, and the times to compare them with.
 type Pair struct{ Took, With []float64 }
 
-// Together is what a number of all programs comes to: with the median of each one's runs,
-// and with each run alone that all have, which has that run's noise in it. A program that
-// was not measured is left out.
+// Together applies number to all programs: once with the median of each program's runs, and once
+// with each run that all of them have, which includes that run's noise. It leaves out programs that
+// were not measured.
 func Together(programs []Pair, number func(took, with []float64) float64) (all float64, runs []float64) {
 	programs = slices.DeleteFunc(slices.Clone(programs), func(p Pair) bool { return len(p.Took) == 0 || len(p.With) == 0 })
 	of := func(value func([]float64) float64) float64 {
@@ -193,17 +192,16 @@ func Together(programs []Pair, number func(took, with []float64) float64) (all f
 	return of(Median), runs
 }
 
-// Gap is a time in which a kernel did not run, by its own readings of the GPU's
-// clock.
+// Gap is a time in which a kernel did not run, by its own readings of the GPU's clock.
 type Gap struct{ Start, End time.Duration }
 
-// Still is when a kernel stood still: no block ran from Stop, when the last of them
-// stopped, to First, when the first went on. The last did so at Last.
+// Still describes when a kernel stood still. No block ran from Stop, when the last block stopped,
+// to First, when the first one went on. The last one went on at Last.
 type Still struct{ Stop, First, Last time.Duration }
 
-// Standstill is when a kernel stood still by the longest gap of each of its blocks.
-// Blocks whose longest gap does not overlap the others', by the majority's middle, were
-// not stopped: ok is false.
+// Standstill computes when a kernel stood still from the longest gap of each of its blocks. A block
+// was not stopped if its longest gap does not overlap those of the others, by the middle of the
+// majority's; ok is then false.
 func Standstill(blocks []Gap) (s Still, ok bool) {
 	if len(blocks) == 0 {
 		return s, false

@@ -67,8 +67,8 @@ func TestMicros(t *testing.T) {
 	}
 }
 
-// TestTogetherHasMediansOfProgramsAndRuns has programs that take as long as they should
-// in the median, and in no run of two alike.
+// TestTogetherHasMediansOfProgramsAndRuns has programs whose medians are as expected although no
+// run has the expected time for two of them.
 func TestTogetherHasMediansOfProgramsAndRuns(t *testing.T) {
 	one, two, none := Pair{[]float64{2, 4, 8}, []float64{4, 4, 4}}, Pair{[]float64{3, 6, 3}, []float64{3, 2, 6}}, Pair{nil, []float64{1, 1, 1}}
 	overhead := func(took, with []float64) float64 { return GeoMeanOverhead(Overheads(took, with)) }

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Page is the file, which is called name, as a page of Markdown.
+// Page returns the file, which is called name, as a page of Markdown.
 func (f *File) Page(name string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Measured on a real GPU\n\n%s, driver %s, %s. Made by `e2e/nvidia/run --table` from [%[4]s](%[4]s),\n"+
@@ -43,7 +43,7 @@ func (f *File) Page(name string) string {
 	return b.String()
 }
 
-// builds says by how many builds of the daemon the rows are.
+// builds returns a sentence on the number of daemon builds that the rows are from.
 func (f *File) builds() string {
 	rows := make(map[string]int)
 	for i := range f.Rows {
@@ -59,7 +59,7 @@ func (f *File) builds() string {
 	}
 }
 
-// missing are the ids that there is no row of.
+// missing returns the ids that have no row.
 func (f *File) missing() (ids []string) {
 	for _, t := range targets {
 		if f.Row(t.ID) == nil {
@@ -69,7 +69,7 @@ func (f *File) missing() (ids []string) {
 	return ids
 }
 
-// missed lists the goals that were missed, with reasons.
+// missed lists the missed goals with the reasons.
 func (f *File) missed(b *strings.Builder) {
 	head := "\n## Goals missed\n\n"
 	for i := range f.Rows {
@@ -86,7 +86,7 @@ func (f *File) missed(b *strings.Builder) {
 	}
 }
 
-// caveats lists what is to be known of goals that were met.
+// caveats lists the caveats of goals that were met.
 func (f *File) caveats(b *strings.Builder) {
 	head := "\n## Goals met, but\n\n"
 	for i := range f.Rows {
@@ -119,7 +119,7 @@ func (t *Table) write(b *strings.Builder) {
 	}
 }
 
-// what is an id's value in words.
+// what returns the description of an id's value.
 func what(id string) string {
 	if i := place(id); i < len(targets) {
 		return targets[i].What
@@ -127,7 +127,7 @@ func what(id string) string {
 	return id
 }
 
-// bound is how a value is held to its goal.
+// bound returns the description of an id's goal.
 func bound(id string) string {
 	if i := place(id); i < len(targets) && targets[i].Least {
 		return "≥"
@@ -150,7 +150,7 @@ func baselines(all map[string]float64) string {
 	return strings.Join(parts, "; ")
 }
 
-// number is a value with as many digits as say something.
+// number formats a value with its significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -167,17 +167,17 @@ func number(v float64) string {
 	return trimmed(v, decimals)
 }
 
-// decimals are those of values below 1, and leastSaid is the least that they say anything
-// of.
+// decimals is the number of decimals for values below 1, and leastSaid the smallest value that they
+// can express.
 const (
 	decimals  = 5
 	leastSaid = 1e-5
 )
 
-// trimmed is a value with so many decimals, but for zeros at the end.
+// trimmed formats a value with the given number of decimals, without zeros at the end.
 func trimmed(v float64, decimals int) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(v, 'f', decimals, 64), "0"), ".")
 }
 
-// cell is text that does not end a table's cell.
+// cell escapes text for a table's cell.
 func cell(s string) string { return strings.NewReplacer("|", "\\|", "\n", " ").Replace(s) }

@@ -1,5 +1,5 @@
-// Package report is what the measurements on a real GPU come to: a file of JSON that
-// each part adds its rows to, and the page that is made of it.
+// Package report holds the results of the measurements on a real GPU: a JSON file, to which each
+// part adds its rows, and the page made from it.
 package report
 
 import (
@@ -13,45 +13,45 @@ import (
 	"slices"
 )
 
-// File is a file of results. All of it is from one GPU and one driver.
+// File is a file of results. All of them are from one GPU and one driver.
 type File struct {
 	GPU    string `json:"gpu"`
 	Driver string `json:"driver"`
-	// Date is of the newest row: 2006-01-02.
+	// Date is the date of the newest row, as 2006-01-02.
 	Date string `json:"date"`
 	Rows []Row  `json:"rows"`
-	// Faults are what was done to guests, processes and the driver on purpose.
+	// Faults are the faults injected into guests, processes and the driver.
 	Faults []Fault `json:"faults,omitempty"`
 }
 
 // Row is one measurement. Ratios, shares and errors are fractions of 1.
 type Row struct {
 	ID    string  `json:"id"`
-	Value float64 `json:"value"` // the median of the runs, or of all together, as How says
+	Value float64 `json:"value"` // the median of the runs, or the value over all runs, as How says
 	Unit  string  `json:"unit"`
 	Goal  float64 `json:"goal"`
 	Met   bool    `json:"met"`
-	// Baseline is what Value is to be compared with, by name, measured in the same
-	// run unless the name says where it is from.
+	// Baseline holds the values to compare with, by name. They are measured in the same run unless
+	// the name gives another source.
 	Baseline map[string]float64 `json:"baseline"`
 	Runs     int                `json:"runs"`
-	// Spread is the largest of what the runs come to each less the smallest.
+	// Spread is the largest value of a run minus the smallest.
 	Spread  float64 `json:"spread"`
 	Command string  `json:"command"`
-	// Build tells builds of the daemon apart: the beginning of its file's SHA-256.
+	// Build identifies a build of the daemon: the beginning of its file's SHA-256.
 	Build string `json:"build,omitempty"`
-	// Why says why the goal was missed, as profiling found it; see [File.Explain].
+	// Why is the reason why the goal was missed, as found by profiling; see [File.Explain].
 	Why string `json:"why,omitempty"`
-	// Caveat is what is not met, or was not measured, though the goal is met.
+	// Caveat describes what is not reached, or was not measured, although the goal is met.
 	Caveat string `json:"caveat,omitempty"`
-	// How says what was measured and how, and Detail what lies behind the value.
+	// How describes what was measured and how. Detail holds the numbers behind the value.
 	How    string `json:"how,omitempty"`
 	Detail *Table `json:"detail,omitempty"`
 }
 
-// Table is numbers by name.
+// Table is a table of numbers.
 type Table struct {
-	Columns []string `json:"columns"` // of Values
+	Columns []string `json:"columns"` // the names of Values
 	Lines   []Line   `json:"lines"`
 }
 
@@ -61,7 +61,7 @@ type Line struct {
 	Values []Number `json:"values"`
 }
 
-// Number is a number in a table. What is none, such as the median of nothing, is NaN
+// Number is a number in a table. A value that does not exist, such as the median of nothing, is NaN
 // here and null in JSON.
 type Number float64
 
@@ -91,16 +91,16 @@ func (t *Table) Add(name string, values ...float64) {
 	t.Lines = append(t.Lines, l)
 }
 
-// Fault is one that was tried.
+// Fault is a fault that was tried.
 type Fault struct {
 	What string `json:"what"`
-	// Saw is what the guest and the daemon said, and Recovered whether everything
-	// went on afterwards as it should.
+	// Saw describes what the guest and the daemon reported. Recovered reports whether everything
+	// worked afterwards.
 	Saw       string `json:"saw"`
 	Recovered bool   `json:"recovered"`
 }
 
-// Read reads a file; one that there is not is empty.
+// Read reads a file. It returns an empty File if there is none.
 func Read(path string) (File, error) {
 	var f File
 	b, err := os.ReadFile(path)
@@ -116,9 +116,10 @@ func Read(path string) (File, error) {
 	return f, nil
 }
 
-// Merge takes rows and faults of another run in, in place of older ones of the same
-// id or kind. The reason why an older one missed its goal stays as long as the goal is
-// missed and nothing else is said. Results of another GPU or driver can't be merged.
+// Merge adds the rows and faults of another run, in place of older ones of the same id or kind. A
+// row keeps the older one's reason for missing its goal as long as the goal is missed and the newer
+// row has no reason of its own. Merge returns an error if the results are from another GPU or
+// driver.
 func (f *File) Merge(from File) error {
 	if len(f.Rows)+len(f.Faults) > 0 && (f.GPU != from.GPU || f.Driver != from.Driver) {
 		return fmt.Errorf("the results there are of %s, driver %s, and these of %s, driver %s: give another file",
@@ -146,7 +147,7 @@ func (f *File) Merge(from File) error {
 	return nil
 }
 
-// Explain notes why a row's goal was missed, which no program finds out.
+// Explain records why a row's goal was missed. No program can find that out.
 func (f *File) Explain(id, reason string) error {
 	switch r := f.Row(id); {
 	case r == nil:
@@ -169,7 +170,7 @@ func (f *File) Has(ids []string) bool {
 	return true
 }
 
-// Row is the row of an id, or nil.
+// Row returns the row of an id, or nil.
 func (f *File) Row(id string) *Row {
 	i := slices.IndexFunc(f.Rows, func(r Row) bool { return r.ID == id })
 	if i < 0 {
@@ -178,7 +179,7 @@ func (f *File) Row(id string) *Row {
 	return &f.Rows[i]
 }
 
-// Write writes the file, which is there as a whole or as it was before.
+// Write replaces the file atomically.
 func (f *File) Write(path string) error {
 	b, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {

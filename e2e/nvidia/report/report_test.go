@@ -17,7 +17,7 @@ func TestRowsAreHeldToTheirGoals(t *testing.T) {
 		runs []float64
 		met  bool
 	}{
-		"at most: below":        {"share_error", []float64{0.03, 0.01, 0.015}, true}, // by the median
+		"at most: below":        {"share_error", []float64{0.03, 0.01, 0.015}, true}, // held by the median
 		"at most: the goal":     {"share_error", []float64{0.02}, true},
 		"at most: above":        {"share_error", []float64{0.021}, false},
 		"at least: above":       {"throughput_kept", []float64{0.99}, true},
@@ -38,7 +38,7 @@ func TestRowsAreHeldToTheirGoals(t *testing.T) {
 	}
 }
 
-// TestRowsAreHeldToNewGoals has rows of when goals were others.
+// TestRowsAreHeldToNewGoals merges rows from a time when the goals were others.
 func TestRowsAreHeldToNewGoals(t *testing.T) {
 	for name, c := range map[string]struct {
 		row  Row
@@ -115,8 +115,8 @@ func TestMergeReplacesAndOrders(t *testing.T) {
 	}
 }
 
-// TestReasonsStayAsLongAsTheGoalIsMissed has parts measured again after somebody found
-// out why they miss their goals.
+// TestReasonsStayAsLongAsTheGoalIsMissed measures parts again after the reasons for missed goals
+// were recorded.
 func TestReasonsStayAsLongAsTheGoalIsMissed(t *testing.T) {
 	const found = "the driver sleeps"
 	row := func(value float64) File {
@@ -195,7 +195,8 @@ func TestNumbersHaveThreeDigits(t *testing.T) {
 	}
 }
 
-// TestPageSaysByHowManyBuilds holds that figures of several builds don't pass for those of one.
+// TestPageSaysByHowManyBuilds checks that the page names the number of builds if its figures are
+// from several.
 func TestPageSaysByHowManyBuilds(t *testing.T) {
 	for want, builds := range map[string][]string{
 		"All rows are by one build of the daemon (0123456789ab)": {"0123456789ab", "0123456789ab"},

@@ -8,24 +8,25 @@ import (
 	"vgpud/e2e/nvidia/figure"
 )
 
-// Target is what a row's value is held to.
+// Target describes a row and its goal.
 type Target struct {
 	ID, Unit string
 	Goal     float64
-	// Least says that the value is to be at least the goal, else at most.
+	// Least reports whether the value must be at least the goal; otherwise it must be at most the
+	// goal.
 	Least bool
-	// What says what the value is, for people.
+	// What describes the value for readers.
 	What string
 }
 
-// What suspensions took on an H100 when that was measured before, in ms, medians of 50 each
-// (docs/nvidia.md): it is to be as good, or better.
+// These are the suspension times measured before on an H100, in ms, each the median of 50
+// (docs/nvidia.md). New results must be as good or better.
 const (
 	MeasuredSuspend = 0.359
 	MeasuredResume  = 0.353
 )
 
-// targets are the rows, in the order of the page.
+// targets lists the rows in the order of the page.
 var targets = []Target{
 	{"accounting_error", "fraction of the window", 0.01, false, "accounting: error of a guest, worst of 16 points"},
 	{"accounting_cost_10us", "fraction", 0.005, false, "accounting's cost beside ten throttles of 10 µs + 1000 µs (LoGA figure 7a)"},
@@ -61,10 +62,10 @@ var targets = []Target{
 	{"soak_standstill_ms", "ms", 1000, false, "the same, the longest time in which a guest with work had none done"},
 }
 
-// Targets are the rows that there are to be, in the order of the page.
+// Targets returns the targets of all rows, in the order of the page.
 func Targets() []Target { return slices.Clone(targets) }
 
-// place is where an id stands, unknown ones last.
+// place returns the position of an id. Unknown ids are last.
 func place(id string) int {
 	i := slices.IndexFunc(targets, func(t Target) bool { return t.ID == id })
 	if i < 0 {
@@ -73,12 +74,12 @@ func place(id string) int {
 	return i
 }
 
-// NewRow makes the row of an id: the median and the spread of the runs, held to the
-// target's goal. It panics on an id that there is no target for.
+// NewRow makes the row of an id: the median and the spread of the runs, compared with the target's
+// goal. It panics if no target has the id.
 func NewRow(id string, runs []float64) Row { return NewRowOf(id, figure.Median(runs), runs) }
 
-// NewRowOf is NewRow of a value that follows from all runs together, and is not the
-// median of what each comes to by itself; the spread is theirs.
+// NewRowOf is NewRow for a value that follows from all runs together instead of being the median of
+// the runs' values. The spread is that of the runs.
 func NewRowOf(id string, value float64, runs []float64) Row {
 	i := place(id)
 	if i == len(targets) {
@@ -93,8 +94,8 @@ func NewRowOf(id string, value float64, runs []float64) Row {
 	return r
 }
 
-// Hold holds the row to a goal, in place of its target's, which some have none of
-// their own.
+// Hold compares the row with a goal that replaces its target's. Some targets have no goal of their
+// own.
 func (r *Row) Hold(goal float64) {
 	r.Goal, r.Met = goal, r.Value <= goal
 	if i := place(r.ID); i < len(targets) && targets[i].Least {
@@ -105,9 +106,9 @@ func (r *Row) Hold(goal float64) {
 	}
 }
 
-// Hold holds rows to their targets' goals as these are now, where they have such: a row
-// may be from when its goal was another. One that missed a goal that its value meets missed
-// it for another reason, and still does.
+// Hold compares the rows with the current goals of their targets, if they have any: a row may be
+// from a time when its goal was another. A row that missed a goal although its value meets it
+// missed it for another reason, and still does.
 func (f *File) Hold() {
 	for i := range f.Rows {
 		r := &f.Rows[i]

@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/ipc"
 )
 
-// bare is a context on the GPU itself, by the package that executors use it by.
+// bare is a context on the GPU itself, through the package that executors use.
 type bare struct {
 	device  gpu.Device
 	context gpu.Context
@@ -31,7 +31,7 @@ func openBare(ctx context.Context, s *Setup, open Open) (_ *bare, err error) {
 	return b, nil
 }
 
-// renew makes the context and its channel.
+// renew creates the context and its channel.
 func (b *bare) renew(ctx context.Context) (err error) {
 	if b.context, err = b.device.NewContext(ctx, gpu.ContextOptions{}); err == nil {
 		b.channel, err = b.context.NewChannel()
@@ -62,7 +62,7 @@ func (b *bare) copyOut(ctx context.Context, dst []byte, src uint64) error {
 	return b.end(ctx, f, err)
 }
 
-// end waits for a command that was queued unless err says that it was not.
+// end waits for a command. A non-nil err means that the command was not queued; end returns it.
 func (b *bare) end(ctx context.Context, f gpu.Fence, err error) error {
 	if err != nil {
 		return err

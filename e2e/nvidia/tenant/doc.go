@@ -1,9 +1,8 @@
-// Package tenant is a program that uses a GPU as the measurements want it: a process
-// with one context, on a virtual GPU as a guest has it or on the bare GPU as a program
-// of the host has it. It does what it is asked over its standard input, one [Request]
-// a line, and says what came of it, one [Answer] a line.
+// Package tenant is a program that uses a GPU for the measurements: a process with one context,
+// either on a virtual GPU as a guest or on the bare GPU as a program of the host. It reads one
+// [Request] a line from its standard input and writes one [Answer] a line.
 //
-// Both ways of reaching a GPU are behind one interface, so that a guest and its native
-// baseline execute the same code here. Lengths of kernels are set by iterations, times
-// are of the process's own clock and, where it says so, the GPU's.
+// One interface covers both ways of reaching a GPU, so that a guest and its native baseline execute
+// the same code here. Iterations set the lengths of kernels. Times are by the process's own clock
+// or, where noted, by the GPU's.
 package tenant

@@ -18,27 +18,27 @@ import (
 	"vgpud/ptx"
 )
 
-// victim is a kernel that is evicted: its forms, loaded, and their memory.
+// victim is a kernel to be evicted: its loaded forms and their memory.
 type victim struct {
 	*bare
 	kernel *scaled
 	args   [][]byte
 	output []result
 	forms  abi.PreemptForm
-	entry  map[abi.PreemptForm]bareFunction // 0: the original
-	slots  map[abi.PreemptForm]int          // of each one's blocks that the GPU holds at a time
-	side   gpu.Channel                      // beside the kernel's
+	entry  map[abi.PreemptForm]bareFunction // 0 is the original
+	slots  map[abi.PreemptForm]int          // the number of each form's blocks that the GPU holds at a time
+	side   gpu.Channel                      // a channel beside the kernel's
 	word   [4]byte
-	// control, skipped and list are GPU memory; the last two are of unitBytes. window is
-	// the way to control, where the context has one.
+	// control, skipped and list are GPU memory; the last two have unitBytes. window gives access to
+	// control, if the context has a window.
 	control, skipped, list uint64
 	window                 gpu.Window
 }
 
-// unitBytes is room for a list or a bitmap of any launch's units.
+// unitBytes is enough for a list or a bitmap of any launch's units.
 const unitBytes = 4 * preemption.MaxUnits
 
-// evict launches a kernel in a form and evicts it again and again.
+// evict launches a kernel in a form and evicts it, Times times.
 func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 	v, err := b.newVictim(ctx, e.Scaled)
 	if err != nil {
@@ -68,10 +68,10 @@ func (b *bare) evict(ctx context.Context, e *Evict) (_ *Evicted, err error) {
 	return found, nil
 }
 
-// comparisons is how many launches of each of two ways of launching are compared.
+// comparisons is the number of launches for each of two ways of launching.
 const comparisons = 15
 
-// compared is how long launches take as the original and in the form, by turns; medians.
+// compared returns the median durations of launches as the original and in the form, taken in turn.
 func (v *victim) compared(ctx context.Context, form abi.Preempt) (original, chosen time.Duration, err error) {
 	var took [2][]time.Duration
 	for range comparisons {
@@ -89,11 +89,10 @@ func (v *victim) compared(ctx context.Context, form abi.Preempt) (original, chos
 	return took[0][comparisons/2], took[1][comparisons/2], nil
 }
 
-// again evicts the kernel again and again, and returns how long leaving took where there was
-// work left.
+// again evicts the kernel repeatedly, and returns the times of the evictions that left work to do.
 func (v *victim) again(ctx context.Context, e *Evict, p abi.Preempt, length time.Duration) (all []time.Duration, err error) {
-	// What is looked for is what the driver and the GPU take, and not this program's
-	// collector and scheduler. Little is allocated here.
+	// The measurement is of the driver and the GPU, not of this program's collector and scheduler.
+	// Little is allocated here.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	runtime.GC()
@@ -111,20 +110,20 @@ func (v *victim) again(ctx context.Context, e *Evict, p abi.Preempt, length time
 	return all, nil
 }
 
-// sometime is a random moment of a kernel of that length.
+// sometime returns a random moment of a kernel of the given length.
 func sometime(length time.Duration) time.Duration {
 	part := 0.05 + 0.85*rand.Float64()
 	return time.Duration(part * float64(length))
 }
 
-// looked is after how many evictions the results are looked at, each of which has to make
-// them anew: what one loses would else be there from the launch before.
-const looked = 8
+// resultChecks is the number of evictions after each of which the results are checked. The results
+// are cleared before each: otherwise those of an earlier launch would hide a loss.
+const resultChecks = 8
 
-// same reports whether the results are what they should be, those of all evictions so far and
-// those of some more one by one.
+// same reports whether the results are correct, after all evictions so far and after each of
+// several more.
 func (v *victim) same(ctx context.Context, p abi.Preempt, length time.Duration, want uint64) (bool, error) {
-	for range looked {
+	for range resultChecks {
 		got, err := v.sum(ctx)
 		if err != nil || got != want {
 			return false, err
@@ -209,12 +208,12 @@ func (b *bare) newVictim(ctx context.Context, name string) (*victim, error) {
 
 func (v *victim) threads() uint32 { return v.kernel.block[0] * v.kernel.block[1] * v.kernel.block[2] }
 
-// begin begins a launch in a form.
+// begin creates a launch in a form.
 func (v *victim) begin(p abi.Preempt) (*preemption.Launch, error) {
 	return preemption.New(preemption.Config{Form: p.Form, Grid: v.kernel.grid, Group: p.Group, Every: p.Every, Resident: uint32(v.slots[p.Form])})
 }
 
-// put carries a plan out, but does not wait.
+// put queues the commands of a plan and does not wait for the launch.
 func (v *victim) put(ctx context.Context, form abi.PreemptForm, l *preemption.Launch, p *preemption.Plan) (gpu.Fence, error) {
 	if n := max(l.SkippedBytes(), l.ListBytes()); n > unitBytes {
 		return 0, fmt.Errorf("%d bytes of units", n)
@@ -266,7 +265,7 @@ func (v *victim) start(form abi.PreemptForm, grid [3]uint32, args [][]byte) (gpu
 	})
 }
 
-// timed is how long a launch of the whole kernel takes in a form.
+// timed returns how long a launch of the whole kernel takes in a form.
 func (v *victim) timed(ctx context.Context, p abi.Preempt) (time.Duration, error) {
 	var f gpu.Fence
 	var err error
@@ -286,22 +285,22 @@ func (v *victim) timed(ctx context.Context, p abi.Preempt) (time.Duration, error
 	return o.End - o.Start, nil
 }
 
-// A wave's length is the median of waves, less launchItself: what a launch takes from its
-// begin to its end beside what its blocks do, on an H100 at the most.
+// A wave's length is the median of waves, less launchItself: the time of a launch beyond that of
+// its blocks, at most, on an H100.
 const (
 	waves        = 9
 	launchItself = 3 * time.Microsecond
 )
 
-// longest is how long a launch takes of as many chunks as the GPU holds at once, all of
-// which begin together: as long as the longest of them. A chunk is what a block does
-// between two looks at the word.
+// longest launches as many chunks as the GPU holds at once, and returns how long that takes. All
+// chunks begin together, so this is the duration of the longest. A chunk is the work of a block
+// between two reads of the evict word.
 func (v *victim) longest(ctx context.Context, p abi.Preempt) (time.Duration, error) {
 	whole := v.kernel
 	defer func() { v.kernel = whole }()
 	wave := *whole
 	at := uint64(v.slots[p.Form]) * uint64(max(p.Group, 1)) * uint64(max(p.Every, 1))
-	for i := range wave.grid { // the first rows of the grid
+	for i := range wave.grid { // keeps the first rows of the grid
 		wave.grid[i] = uint32(max(min(uint64(wave.grid[i]), at), 1))
 		at /= uint64(wave.grid[i])
 	}
@@ -318,7 +317,7 @@ func (v *victim) longest(ctx context.Context, p abi.Preempt) (time.Duration, err
 	return max(took[len(took)/2]-launchItself, 0), nil
 }
 
-// computed runs the original and sums its results.
+// computed runs the original and returns the sum of its results.
 func (v *victim) computed(ctx context.Context) (uint64, error) {
 	if err := v.clear(ctx); err != nil {
 		return 0, err
@@ -333,11 +332,11 @@ func (v *victim) sum(ctx context.Context) (uint64, error) { return v.results().s
 
 func (v *victim) clear(ctx context.Context) error { return v.results().clear(ctx, v.bare) }
 
-// results is a job of the kernel's results alone.
+// results returns a job that has only the kernel's results.
 func (v *victim) results() *job { return &job{results: v.output} }
 
-// once launches the kernel, evicts it after a while and goes on with it to its end. It
-// returns how long leaving took, and whether anything was left to do.
+// once launches the kernel, evicts it after the given time, and resumes it until it completes. It
+// returns the duration of the eviction, and whether any work was left.
 func (v *victim) once(ctx context.Context, p abi.Preempt, after time.Duration) (took time.Duration, left bool, err error) {
 	l, err := v.begin(p)
 	if err != nil {
@@ -348,12 +347,13 @@ func (v *victim) once(ctx context.Context, p abi.Preempt, after time.Duration) (
 	if err != nil {
 		return 0, false, err
 	}
-	// Who never offers its processor has it taken away every 10 ms, and a goroutine that
-	// keeps its thread gets it back by way of another: not while leaving is timed.
+	// The Go runtime preempts a goroutine that has run for 10 ms without a break, and resumes one
+	// that is locked to its thread by way of another thread. Yielding here keeps that out of the
+	// timed eviction.
 	runtime.Gosched()
 	for begin := time.Now(); time.Since(begin) < after; {
 	}
-	if took, err = v.tell(ctx, f); err != nil {
+	if took, err = v.evictAndWait(ctx, f); err != nil {
 		return 0, false, err
 	}
 	for evicted := true; ; evicted = false {
@@ -373,9 +373,9 @@ func (v *victim) once(ctx context.Context, p abi.Preempt, after time.Duration) (
 	}
 }
 
-// tell writes the word, by a store where it can and else by a copy on a channel beside the
-// kernel's, and looks until the kernel has left.
-func (v *victim) tell(ctx context.Context, kernel gpu.Fence) (took time.Duration, err error) {
+// evictAndWait writes the evict word and polls until the kernel has left the GPU. It writes by a
+// store if the context has a window, and otherwise by a copy on a channel beside the kernel's.
+func (v *victim) evictAndWait(ctx context.Context, kernel gpu.Fence) (took time.Duration, err error) {
 	binary.LittleEndian.PutUint32(v.word[:], abi.EvictAll)
 	begin := time.Now()
 	var f gpu.Fence
@@ -384,19 +384,19 @@ func (v *victim) tell(ctx context.Context, kernel gpu.Fence) (took time.Duration
 	} else if f, err = v.side.CopyIn(gpu.Ptr(v.control+abi.ControlEvict), v.word[:]); err != nil {
 		return 0, err
 	}
-	if err := v.look(ctx, v.channel, kernel); err != nil {
+	if err := v.poll(ctx, v.channel, kernel); err != nil {
 		return 0, err
 	}
 	took = time.Since(begin)
-	if err := v.look(ctx, v.side, f); err != nil {
+	if err := v.poll(ctx, v.side, f); err != nil {
 		return 0, err
 	}
 	return took, v.channel.Outcome(kernel).Err
 }
 
-// look waits for a command without ever sleeping, as programs of CUDA do: one that
-// sleeps has the GPU raise interrupts, and those take time from who measures.
-func (v *victim) look(ctx context.Context, ch gpu.Channel, f gpu.Fence) error {
+// poll waits for a command without sleeping, as CUDA programs do. Sleeping would make the GPU raise
+// interrupts, which take time from the measurement.
+func (v *victim) poll(ctx context.Context, ch gpu.Channel, f gpu.Fence) error {
 	for ch.Done() < f {
 		if ctx.Err() != nil || v.context.Fault() != nil {
 			return errors.Join(ctx.Err(), v.context.Fault())
@@ -405,10 +405,10 @@ func (v *victim) look(ctx context.Context, ch gpu.Channel, f gpu.Fence) error {
 	return nil
 }
 
-// end is look for a command that was queued unless err says that it was not.
+// end polls for a command. A non-nil err means that the command was not queued; end returns it.
 func (v *victim) end(ctx context.Context, f gpu.Fence, err error) error {
 	if err == nil {
-		err = v.look(ctx, v.channel, f)
+		err = v.poll(ctx, v.channel, f)
 	}
 	if err != nil {
 		return err
@@ -416,7 +416,8 @@ func (v *victim) end(ctx context.Context, f gpu.Fence, err error) error {
 	return v.channel.Outcome(f).Err
 }
 
-// readBack reads what the kernel left, when it has.
+// readBack reads what the kernel left in the control block and in its list of skipped units, after
+// the kernel has left the GPU.
 func (v *victim) readBack(ctx context.Context, l *preemption.Launch, evicted bool) (r preemption.Readback, err error) {
 	var control [abi.ControlBytes]byte
 	f, err := v.channel.CopyOut(control[:], gpu.Ptr(v.control))

@@ -10,27 +10,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Gates is a page that tenants and who measures share, by which tenants are held
-// back: what NEON does by unmapping their submission registers (LoGA §2.3), with the
-// same effect, that what is held is not submitted and what was goes on.
+// Gates is a page that the measuring process shares with tenants, and by which it holds tenants
+// back. NEON does so by unmapping their submission registers (LoGA §2.3). The effect is the same:
+// submissions wait, and work that was submitted goes on.
 type Gates struct {
 	memory []byte
 	places []Gate
 }
 
-// Gate is one tenant's place. Its times are of CLOCK_MONOTONIC.
+// Gate is one tenant's entry. Its times are by CLOCK_MONOTONIC.
 type Gate struct {
 	held                             atomic.Uint32
 	_                                uint32
 	submitted, completed, lastSubmit atomic.Uint64
-	_                                [4]uint64 // a cache line each
+	_                                [4]uint64 // fills a cache line
 }
 
-// gateBytes is the size of a place.
+// gateBytes is the size of an entry.
 const gateBytes = 64
 
-// NewGates makes a file with so many places, all open. Close unmaps it; the file
-// stays.
+// NewGates creates a file of n entries, none of them held. Close unmaps the file but does not
+// remove it.
 func NewGates(path string, n int) (*Gates, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err == nil {
@@ -64,16 +64,16 @@ func mapGates(f *os.File) (*Gates, error) {
 	return &Gates{m, places(m)}, nil
 }
 
-// At is a tenant's place.
+// At returns a tenant's entry.
 func (g *Gates) At(slot int) *Gate { return &g.places[slot] }
 
-// Close unmaps the page; no Gate of it is used after.
+// Close unmaps the page. No Gate of it may be used afterwards.
 func (g *Gates) Close() error {
 	g.places = nil
 	return unix.Munmap(g.memory)
 }
 
-// Hold holds the tenant back, or lets it go on.
+// Hold holds the tenant back, or lets it continue.
 func (g *Gate) Hold(held bool) {
 	v := uint32(0)
 	if held {
@@ -82,19 +82,18 @@ func (g *Gate) Hold(held bool) {
 	g.held.Store(v)
 }
 
-// Progress is how many commands were submitted and completed, and when the newest
-// was submitted.
+// Progress returns the numbers of commands submitted and completed, and the time of the last
+// submission.
 func (g *Gate) Progress() (submitted, completed uint64, last time.Duration) {
-	completed = g.completed.Load() // first: it is never ahead
+	completed = g.completed.Load() // read first, so that it never exceeds submitted
 	return g.submitted.Load(), completed, time.Duration(g.lastSubmit.Load())
 }
 
-// heldLook is the time between two looks of a tenant that is held: NEON wakes who
-// waits in a fault at once.
-const heldLook = 5 * time.Microsecond
+// heldPollInterval is the interval in which a held tenant polls its entry. It is short because NEON
+// at once wakes a thread that waits in a fault.
+const heldPollInterval = 5 * time.Microsecond
 
-// submit waits until the tenant is let through, and counts a command. On a nil Gate
-// it does nothing.
+// submit waits until the tenant is not held, and counts a command. On a nil Gate it does nothing.
 func (g *Gate) submit(ctx context.Context) error {
 	if g == nil {
 		return nil
@@ -105,11 +104,11 @@ func (g *Gate) submit(ctx context.Context) error {
 		if g.held.Load() == 0 {
 			return nil
 		}
-		g.submitted.Add(^uint64(0)) // not yet, after all
+		g.submitted.Add(^uint64(0)) // the tenant is held, so the command is not submitted yet
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		nap(heldLook)
+		nap(heldPollInterval)
 	}
 }
 
@@ -119,11 +118,11 @@ func (g *Gate) complete() {
 	}
 }
 
-// Monotonic is CLOCK_MONOTONIC, which all processes share.
+// Monotonic returns the time of CLOCK_MONOTONIC, which all processes share.
 func Monotonic() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err) // there is no machine without it
+		panic(err) // every machine has this clock
 	}
 	return time.Duration(t.Nano())
 }

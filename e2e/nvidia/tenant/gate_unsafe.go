@@ -2,8 +2,8 @@ package tenant
 
 import "unsafe"
 
-// places is the mapped page as gates. The mapping is aligned to a page, and every
-// pattern of bits is a Gate.
+// places returns the mapped page as gates. The mapping is page-aligned, and every bit pattern is a
+// valid Gate.
 func places(m []byte) []Gate {
 	return unsafe.Slice((*Gate)(unsafe.Pointer(unsafe.SliceData(m))), len(m)/gateBytes)
 }

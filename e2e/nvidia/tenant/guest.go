@@ -86,7 +86,7 @@ func (g *guest) wait(ctx context.Context, line int) (d done, err error) {
 	return d, nil
 }
 
-// reset makes the context anew, with nothing in it.
+// reset replaces the context by an empty one.
 func (g *guest) reset(ctx context.Context) (err error) {
 	if err = g.gpu.Reset(ctx); err == nil {
 		g.pending = nil
@@ -128,7 +128,7 @@ func (f guestFunction) form() *Form {
 	p := f.Preemption()
 	form := Form{Why: p.Reason}
 	if len(p.Classes) > 0 {
-		c := p.Classes[0] // launched last
+		c := p.Classes[0] // the class that was launched last
 		form = Form{Form: uint8(c.Choice.Form), Group: c.Choice.Group, Every: c.Choice.Every, Why: c.Why.String(), Task: c.Task, Leaves: c.Leaves}
 	}
 	return &form

@@ -7,21 +7,19 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// hostCopier is a machine with host memory of its own, that its GPU copies from and to
-// by itself.
+// hostCopier is a machine with host memory of its own, which its GPU can copy from and to directly.
 type hostCopier interface {
 	hostMemory(ctx context.Context) (h *hostMemory, release func(), err error)
 }
 
-// hostMemory stands for memory of any length: a program that has all its data in host
-// memory is limited by what that has, so its parts are copied again and again.
+// hostMemory stands for host memory of any length. It copies one small part again and again,
+// because the guests of the measurements have little host memory.
 type hostMemory struct {
 	channel *driver.Channel
 	mem     *driver.HostMemory
 }
 
-// hostPart is how much there is, of the 64 MiB that the guests of these measurements
-// share with the host.
+// hostPart is the size of the part, of the 64 MiB that these guests share with the host.
 const hostPart = 16 << 20
 
 func (g *guest) hostMemory(ctx context.Context) (*hostMemory, func(), error) {
@@ -44,7 +42,7 @@ func (h *hostMemory) copyOut(ctx context.Context, dst []byte, src uint64) error 
 	})
 }
 
-// each has all parts of so many bytes copied, and waits for them.
+// each starts the copies of all parts of the given length, and waits for them.
 func (h *hostMemory) each(ctx context.Context, bytes int, part func(at, n int) (*driver.Pending, error)) error {
 	var all []*driver.Pending
 	for at := 0; at < bytes; at += hostPart {

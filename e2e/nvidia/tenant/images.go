@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// HalfCubin is code for a GPU of NVIDIA's as a file has it that was cut off: its header says
-// that there are sections, and their table, which comes last, is not there.
+// HalfCubin returns a truncated cubin for an NVIDIA GPU: its header announces sections, but their
+// table, which would come last, is missing.
 func HalfCubin() []byte {
 	const (
 		there    = 4096
@@ -24,9 +24,9 @@ func HalfCubin() []byte {
 	h.Ident[elf.EI_CLASS], h.Ident[elf.EI_DATA], h.Ident[elf.EI_VERSION] = byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)
 	h.Ident[elf.EI_OSABI], h.Ident[elf.EI_ABIVERSION] = 51, 7 // CUDA's
 	var b bytes.Buffer
-	_ = binary.Write(&b, binary.LittleEndian, &h) // a buffer takes everything
+	_ = binary.Write(&b, binary.LittleEndian, &h) // writing to a buffer never fails
 	return append(b.Bytes(), make([]byte, there-b.Len())...)
 }
 
-// BadPTX is the kernels of fixed work with an instruction that does not end.
+// BadPTX returns the module of fixed work with one instruction that lacks its end.
 func BadPTX() []byte { return []byte(strings.Replace(fixedPTX, "ret;", "ret", 1)) }

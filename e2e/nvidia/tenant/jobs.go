@@ -15,7 +15,7 @@ import (
 //go:embed fixed.ptx
 var fixedPTX string
 
-// Name says which job it is.
+// Name names the job.
 func (j *Job) Name() string {
 	if j.Spin != nil {
 		return fmt.Sprintf("spin of %d", j.Spin.Iterations)
@@ -29,30 +29,29 @@ func (j *Job) Name() string {
 	return j.Fixed + j.Case + j.Scaled
 }
 
-// job is launches in GPU memory, ready to be repeated.
+// job is a sequence of launches in GPU memory, ready to be repeated.
 type job struct {
 	name     string
 	steps    []command
-	restores []restore // before each round
+	restores []restore // applied before each round
 	stamps   uint64    // of a spin
 	tally    *tally
-	program  *corpus.Case // whose results can be checked
+	program  *corpus.Case // a case whose results can be checked
 	buffers  map[string]uint64
 	results  []result // of a scaled kernel
-	outputs  []result // of a case, whose contents before its launches don't matter
+	outputs  []result // of a case; their contents before its launches don't matter
 }
 
 // result is memory that a kernel writes.
 type result struct{ at, bytes uint64 }
 
-// restore is a buffer's contents before the steps run again.
+// restore is the contents that a buffer must have before the steps run again.
 type restore struct {
 	at    uint64
 	bytes []byte
 }
 
-// loadJob loads a job's module and fills its memory. fixed is the module of
-// fixed.ptx.
+// loadJob loads a job's module and fills its memory. fixed is the module of fixed.ptx.
 func loadJob(ctx context.Context, m machine, fixed module, j *Job) (made *job, err error) {
 	switch {
 	case j.Spin != nil:
@@ -179,8 +178,8 @@ func loadCase(ctx context.Context, m machine, name string) (*job, error) {
 	return j, nil
 }
 
-// form is what the tuner says of the job's kernels: of the first that it is not done
-// with, else of the first that has a form, else of the first.
+// form returns the tuner's information about one of the job's kernels: the first that is not
+// settled, else the first that has a form, else the first.
 func (j *job) form() (chosen *Form) {
 	for i := range j.steps {
 		switch f := j.steps[i].function.form(); {
@@ -195,11 +194,11 @@ func (j *job) form() (chosen *Form) {
 	return chosen
 }
 
-// sliced is launches cut into n each. Only the number of blocks counts for what that
-// costs: each slice runs the grid's first.
+// sliced cuts each launch into n. Only the number of blocks matters for the cost, so each slice
+// runs the first blocks of the grid.
 func sliced(launches []command, n int) (steps []command) {
 	for _, s := range launches {
-		// Rows of blocks, where there are such.
+		// Rows of blocks are divided if the grid has several.
 		d := 0
 		if s.grid[1] > 1 {
 			d = 1
@@ -217,7 +216,7 @@ func sliced(launches []command, n int) (steps []command) {
 	return steps
 }
 
-// check compares the results of the last round with what they must be.
+// check compares the results of the last round with the correct ones.
 func (j *job) check(ctx context.Context, m machine) error {
 	if j.program == nil {
 		return nil
@@ -228,10 +227,10 @@ func (j *job) check(ctx context.Context, m machine) error {
 	})
 }
 
-// clear zeroes what sum and check look at. What a launch leaves undone would else be there
-// from the one before, and nobody would notice.
+// clear zeroes the memory that sum and check read. Otherwise results of an earlier launch would
+// hide that a later one did not compute them.
 func (j *job) clear(ctx context.Context, m machine) error {
-	for _, r := range j.results { // which were zero at first
+	for _, r := range j.results { // these were zero at first
 		if err := m.copyIn(ctx, r.at, make([]byte, min(r.bytes, SumBytes))); err != nil {
 			return err
 		}
@@ -244,7 +243,7 @@ func (j *job) clear(ctx context.Context, m machine) error {
 	return nil
 }
 
-// sum reads the results of a scaled kernel.
+// sum returns a checksum of a scaled kernel's results.
 func (j *job) sum(ctx context.Context, m machine) (uint64, error) {
 	h := fnv.New64a()
 	for _, r := range j.results {
@@ -252,18 +251,18 @@ func (j *job) sum(ctx context.Context, m machine) (uint64, error) {
 		if err := m.copyOut(ctx, b, r.at); err != nil {
 			return 0, err
 		}
-		h.Write(b) //nolint:errcheck // a hash takes everything
+		h.Write(b) //nolint:errcheck // writing to a hash never fails
 	}
 	return h.Sum64(), nil
 }
 
-// clearStamps makes a spin's stamps ready for the next launches.
+// clearStamps resets a spin's stamps for the next launches.
 func (j *job) clearStamps(ctx context.Context, m machine) error {
 	return m.copyIn(ctx, j.stamps, make([]byte, stampBytes))
 }
 
-// stamped is from the first block's start to the last one's end since, and how long a
-// block took in the mean.
+// stamped returns the time from the first block's start to the last one's end since clearStamps,
+// and the mean duration of a block.
 func (j *job) stamped(ctx context.Context, m machine) (all, block time.Duration, err error) {
 	b := make([]byte, stampBytes)
 	if err := m.copyOut(ctx, b, j.stamps); err != nil {

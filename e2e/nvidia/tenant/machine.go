@@ -7,27 +7,26 @@ import (
 	"time"
 )
 
-// machine is a context on a GPU, however it is reached.
+// machine is a context on a GPU, however the GPU is reached.
 type machine interface {
 	load(ctx context.Context, ptx string) (module, error)
 	alloc(ctx context.Context, bytes uint64) (uint64, error)
 	copyIn(ctx context.Context, dst uint64, src []byte) error
 	copyOut(ctx context.Context, dst []byte, src uint64) error
-	// lines makes so many places for launches that are under way. Where they are not
-	// used again before all launches are waited for, nothing need be on the GPU
-	// between two launches to tell of the first one's end.
+	// lines allocates n places for launches under way. If again is not set, no place is used again
+	// before all launches are waited for. Then the GPU need not signal the end of each launch.
 	lines(n int, again bool)
-	// launch puts a command into a place that is free; wait waits for it, and says
-	// when the GPU began and ended it.
+	// launch queues a command in a free place. wait waits for it, and returns when the GPU began
+	// and ended it.
 	launch(ctx context.Context, line int, c *command) error
 	wait(ctx context.Context, line int) (done, error)
 	reset(ctx context.Context) error
 	close() error
 }
 
-// done is the end of a launch.
+// done describes the end of a launch.
 type done struct {
-	start, end time.Duration // on the GPU's clock
+	start, end time.Duration // by the GPU's clock
 	evictions  uint64
 }
 
@@ -37,10 +36,10 @@ type module interface {
 	global(ctx context.Context, name string) (uint64, error)
 }
 
-// function is a kernel. Its parameters are of 1, 2, 4 or 8 bytes, or []byte of any.
+// function is a kernel. Its parameters have 1, 2, 4 or 8 bytes, or are a []byte of any length.
 type function interface {
 	params(args ...[]byte) ([]byte, error)
-	// form is what the tuner says of the kernel's forms; nil where it has none.
+	// form returns the tuner's information about the kernel's forms, or nil if there is none.
 	form() *Form
 }
 
@@ -53,7 +52,7 @@ type command struct {
 	as          *Form
 }
 
-// place puts arguments where the parameters lie.
+// place copies arguments to the offsets of the parameters.
 func place(name string, offsets, sizes []int, args [][]byte) ([]byte, error) {
 	if len(offsets) != len(args) {
 		return nil, fmt.Errorf("kernel %s has %d parameters, not %d", name, len(offsets), len(args))

@@ -10,8 +10,8 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
-// native is a context by nothing but CUDA's driver interface, as its programs have it:
-// what the product is compared with.
+// native is a context through CUDA's driver interface alone, as CUDA programs have it. It is the
+// baseline of the product.
 type native struct {
 	cuda   *cuda.Library
 	ctx    cuda.Context
@@ -19,16 +19,16 @@ type native struct {
 	stream cuda.Stream
 	args   *cuda.Args
 	events []cuda.Event
-	apart  bool // launches are waited for by their events
-	waited bool // all that was launched was waited for
+	apart  bool // each launch has an event to be waited for
+	waited bool // all launches have been waited for
 }
 
-// CUDA's flags for an event without a time.
+// eventDisableTiming is CUDA's flag for an event without a time.
 const eventDisableTiming = 2
 
-// openNative makes a context on the GPU that is named as the daemon's configuration names
-// it, and where none is on the first. The goroutine keeps its thread, since a thread has
-// the context.
+// openNative creates a context on the GPU with the given name, spelled as in the daemon's
+// configuration, or on the first GPU if the name is empty. The context belongs to the thread, so
+// the goroutine is locked to its thread.
 func openNative(gpu string) (_ *native, err error) {
 	runtime.LockOSThread()
 	n := &native{args: cuda.NewArgs()}
@@ -48,7 +48,7 @@ func openNative(gpu string) (_ *native, err error) {
 	return n, n.renew()
 }
 
-// indexOf is which of the GPUs that this process sees is named so.
+// indexOf returns the index of the named GPU among those that this process sees.
 func indexOf(d nvidia.Driver, gpu string) (int, error) {
 	if gpu == "" {
 		return 0, nil
@@ -95,8 +95,8 @@ func (n *native) copyOut(_ context.Context, dst []byte, src uint64) error {
 	return errors.Join(n.cuda.MemcpyDtoHAsync(dst, cuda.DevicePtr(src), n.stream), n.cuda.StreamSynchronize(n.stream))
 }
 
-// lines makes events to wait for, where that has to be done for one launch while
-// others are under way. Else the stream is waited for, which is what is quickest.
+// lines creates events if single launches have to be waited for while others are under way.
+// Otherwise wait synchronizes the stream, which is fastest.
 func (n *native) lines(count int, again bool) {
 	n.apart = again && count > 1
 	for n.apart && len(n.events) < count {
@@ -121,7 +121,7 @@ func (n *native) launch(_ context.Context, line int, c *command) error {
 	return n.cuda.EventRecord(n.events[line], n.stream)
 }
 
-// wait tells no times: CUDA's events for them would be in the way of what is measured.
+// wait returns no times: the CUDA events for them would disturb the measurement.
 func (n *native) wait(_ context.Context, line int) (d done, err error) {
 	if n.apart {
 		return d, n.cuda.EventSynchronize(n.events[line])

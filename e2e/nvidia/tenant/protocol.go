@@ -10,39 +10,40 @@ import (
 // Setup is the first line that a tenant reads.
 type Setup struct {
 	Name string `json:"name"`
-	// Socket is its virtual GPU's. Without one it uses GPU, as a program of the host.
+	// Socket is the socket of the tenant's virtual GPU. Without one, the tenant uses GPU as a
+	// program of the host.
 	Socket string  `json:"socket,omitempty"`
 	GPU    ipc.GPU `json:"gpu,omitzero"`
-	// Controlled has it use NVIDIA's GPU as the product does, not as CUDA's programs
-	// do: by package gpu/nvidia, which can take its context off the GPU.
+	// Controlled selects package gpu/nvidia, which the product uses and which can take the context
+	// off the GPU, instead of CUDA's driver interface, which CUDA programs use.
 	Controlled bool `json:"controlled,omitempty"`
-	// Preempt has kernels of a guest made preemptible, and launched in the form that
-	// their measured cost chooses.
+	// Preempt makes a guest's kernels preemptible. They are launched in the form that their
+	// measured cost chooses.
 	Preempt bool `json:"preempt,omitempty"`
-	// Forms are those that are made, 0: all.
+	// Forms are the forms to make; 0 stands for all.
 	Forms uint8 `json:"forms,omitempty"`
-	// Priority is that of its launches, as CUDA's: lower is more urgent.
+	// Priority is the priority of the launches, as in CUDA: lower is more urgent.
 	Priority int32 `json:"priority,omitempty"`
-	// Gate is a file that holds the tenant back, and its place in it; see [Gate].
+	// Gate is the file by which the tenant is held back, and Slot its index there; see [Gate].
 	Gate string `json:"gate,omitempty"`
 	Slot int    `json:"slot,omitempty"`
 }
 
-// Request asks for one thing, by the field that is set.
+// Request asks for one operation: the field that is set.
 type Request struct {
-	Load    *Job     `json:"load,omitempty"`    // -> Job
-	Run     *Run     `json:"run,omitempty"`     // -> Ran
-	Copy    *Copy    `json:"copy,omitempty"`    // -> Seconds
-	Suspend *Suspend `json:"suspend,omitempty"` // -> Standstills
-	Forms   *int     `json:"forms,omitempty"`   // of a job's kernels -> Form
-	Evict   *Evict   `json:"evict,omitempty"`   // -> Evicted
-	Sum     *int     `json:"sum,omitempty"`     // of a job -> Sum
-	Free    bool     `json:"free,omitempty"`    // -> Free, of a program of the host
-	Clear   *int     `json:"clear,omitempty"`   // a job's results, for the next run to make anew
-	Reset   bool     `json:"reset,omitempty"`   // everything is dropped
+	Load    *Job     `json:"load,omitempty"`    // answered by Job
+	Run     *Run     `json:"run,omitempty"`     // answered by Ran
+	Copy    *Copy    `json:"copy,omitempty"`    // answered by Seconds
+	Suspend *Suspend `json:"suspend,omitempty"` // answered by Standstills
+	Forms   *int     `json:"forms,omitempty"`   // of a job's kernels; answered by Form
+	Evict   *Evict   `json:"evict,omitempty"`   // answered by Evicted
+	Sum     *int     `json:"sum,omitempty"`     // of a job; answered by Sum
+	Free    bool     `json:"free,omitempty"`    // answered by Free; for programs of the host
+	Clear   *int     `json:"clear,omitempty"`   // clears a job's results, so that the next run must compute them again
+	Reset   bool     `json:"reset,omitempty"`   // drops everything
 }
 
-// Answer is what came of a request. Ready is the first line, before any.
+// Answer is the result of a request. Ready is set in the first line, before any request.
 type Answer struct {
 	Error       string       `json:"error,omitempty"`
 	Ready       bool         `json:"ready,omitempty"`
@@ -52,25 +53,26 @@ type Answer struct {
 	Standstills []Standstill `json:"standstills,omitempty"`
 	Form        *Form        `json:"form,omitempty"`
 	Evicted     *Evicted     `json:"evicted,omitempty"`
-	// Sum is of what a scaled job has computed, as far as [SumBytes] of each buffer:
-	// equal for equal results.
+	// Sum is a checksum of a scaled job's results, up to [SumBytes] of each buffer. Equal results
+	// have equal sums.
 	Sum uint64 `json:"sum,omitempty"`
-	// Free is how much of the GPU's memory nobody has, in bytes.
+	// Free is the free GPU memory in bytes.
 	Free uint64 `json:"free,omitempty"`
 }
 
-// Job is launches to be repeated, by the field that is set.
+// Job is a sequence of launches to be repeated: the field that is set.
 type Job struct {
 	Spin *Spin `json:"spin,omitempty"`
-	// Tally is the same work, but of a kernel whose results tell what ran; see [Run.Check].
+	// Tally is the same work in a kernel whose results show which launches and blocks ran; see
+	// [Run.Check].
 	Tally *Spin `json:"tally,omitempty"`
-	// Fixed is a kernel of fixed.ptx by its name: empty, wild, strays, endless.
+	// Fixed names a kernel of fixed.ptx: empty, wild, strays or endless.
 	Fixed string `json:"fixed,omitempty"`
-	// Case is a case of the corpus, "matmul/large", and Scaled one of its kernels at
-	// the size of a real program's.
+	// Case is a case of the corpus, such as "matmul/large". Scaled is one of the corpus's kernels
+	// at the size of a real program's.
 	Case   string `json:"case,omitempty"`
 	Scaled string `json:"scaled,omitempty"`
-	// Image is code to be loaded, and nothing more.
+	// Image is code that is only loaded.
 	Image []byte `json:"image,omitempty"`
 }
 
@@ -81,79 +83,79 @@ type Spin struct {
 	Iterations int `json:"iterations"`
 }
 
-// Form is a form of a kernel, by its number in package abi, with what the tuner says
-// of it.
+// Form is a form of a kernel, by its number in package abi, with the tuner's information about it.
 type Form struct {
 	Form  uint8  `json:"form"`
 	Group uint32 `json:"group"`
 	Every uint32 `json:"every"`
 	Why   string `json:"why,omitempty"`
-	// Task is how long one of the kernel's blocks takes, and Leaves how long the
-	// kernel is taken to need to leave.
+	// Task is the duration of one of the kernel's blocks, and Leaves the assumed time in which the
+	// kernel leaves the GPU.
 	Task   time.Duration `json:"task,omitempty"`
 	Leaves time.Duration `json:"leaves,omitempty"`
 }
 
-// Settled reports whether the tuner has chosen, or never will.
+// Settled reports whether the tuner has made its choice, or never will.
 func (f *Form) Settled() bool { return f.Why != "" && f.Why != tune.WhyMeasuring.String() }
 
-// Run works at a job: iterations of Rounds times its launches, of which Depth are
-// under way at a time, each iteration waited for, and a pause after it.
+// Run repeats a job. Each iteration launches it Rounds times, with up to Depth launches under way
+// at a time, waits for all launches, and then pauses.
 type Run struct {
 	Job int `json:"job"`
-	// At is when to begin, in Unix nanoseconds; 0: now. What ends within For, after
-	// Warm, is counted, and the work goes on for After; with For 0, Count iterations,
-	// from the first on.
+	// At is the start in Unix nanoseconds; 0 is now. Launches that end within For, after Warm, are
+	// counted, and the work continues for After. If For is 0, Count iterations run, and all are
+	// counted.
 	At    int64         `json:"at,omitempty"`
 	Warm  time.Duration `json:"warm,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
 	After time.Duration `json:"after,omitempty"`
 	Count int           `json:"count,omitempty"`
 
-	Rounds int           `json:"rounds,omitempty"` // 0: 1
-	Depth  int           `json:"depth,omitempty"`  // 0: 1
+	Rounds int           `json:"rounds,omitempty"` // 0 stands for 1
+	Depth  int           `json:"depth,omitempty"`  // 0 stands for 1
 	Pause  time.Duration `json:"pause,omitempty"`
-	// Jitter is how much longer pauses may be, at random.
+	// Jitter is the greatest random extension of a pause.
 	Jitter time.Duration `json:"jitter,omitempty"`
-	// Check has the results checked afterwards, where they can be: of a case those of its
-	// last round, of a tally those of all launches.
+	// Check has the results checked afterwards if they can be: of a case the results of the last
+	// round, of a tally those of all launches.
 	Check bool `json:"check,omitempty"`
-	// As, if set, is the form in which a guest's kernels are launched, not the one
-	// that the tuner chooses.
+	// As, if set, is the form in which a guest's kernels are launched, instead of the form that the
+	// tuner chooses.
 	As *Form `json:"as,omitempty"`
-	// Slices cuts each launch into so many, one after the other, each with its part
-	// of the blocks; all run the first blocks, which does for what it costs.
+	// Slices cuts each launch into this number of launches, one after the other, each with its part
+	// of the blocks. All of them run the grid's first blocks, which is enough to measure the cost.
 	Slices int `json:"slices,omitempty"`
-	// Allocate has memory allocated meanwhile, so many bytes at a time, until that is
-	// refused.
+	// Allocate allocates memory during the run, this number of bytes at a time, until an allocation
+	// is refused.
 	Allocate uint64 `json:"allocate,omitempty"`
 }
 
-// Ran is what a run came to.
+// Ran is the result of a run.
 type Ran struct {
 	Iterations int `json:"iterations"`
 	Launches   int `json:"launches"`
-	// Window is the time in which they were counted, and All how many launches there
-	// were from begin to end.
+	// Window is the time in which launches were counted, and All the number of launches from begin
+	// to end.
 	Window time.Duration `json:"window"`
 	All    int           `json:"all"`
-	// Span is from the last end of a launch before the window to the last in it, which
-	// is how long those counted took, wherever the window cut; 0 where there was none
-	// before it, or in it, or where no other came for longer than that.
+	// Span is the time from the last end of a launch before the window to the last end in it: the
+	// time that the counted launches took, regardless of the window's limits. It is 0 if no launch
+	// ended before the window or in it, or if the rest of the window was longer than that time.
 	Span time.Duration `json:"span,omitempty"`
-	// Standstill is the longest time from the begin, or an end of a launch, to the next end,
+	// Standstill is the longest time from the begin, or from the end of a launch, to the next end,
 	// without the pauses.
 	Standstill time.Duration `json:"standstill,omitempty"`
-	// Turnarounds are of each iteration, and Executed of each launch by the GPU's
+	// Turnarounds are the times of the iterations, and Executed those of the launches by the GPU's
 	// clock, at most [Kept] of each.
 	Turnarounds []time.Duration `json:"turnarounds,omitempty"`
 	Executed    []time.Duration `json:"executed,omitempty"`
 	Evictions   uint64          `json:"evictions,omitempty"`
-	// Stamped is from the start of the first block of all launches of a spin to the end
-	// of the last, by %globaltimer, and Block how long a block took in the mean.
+	// Stamped is the time from the start of a spin's first block, over all launches, to the end of
+	// the last, by %globaltimer. Block is the mean duration of a block.
 	Stamped time.Duration `json:"stamped,omitempty"`
 	Block   time.Duration `json:"block,omitempty"`
-	// Allocated is how much was, and Refused why not more.
+	// Allocated is the number of bytes allocated, and Refused the error of the allocation that
+	// failed.
 	Allocated uint64 `json:"allocated,omitempty"`
 	Refused   string `json:"refused,omitempty"`
 }
@@ -161,28 +163,29 @@ type Ran struct {
 // SumBytes is how much of each buffer goes into a sum.
 const SumBytes = 8 << 20
 
-// Kept bounds the times in a [Ran]; of more, the first are kept.
+// Kept limits the times in a [Ran], which has the first ones.
 const Kept = 4096
 
-// Copy copies so many bytes between ordinary memory and the GPU, Times times.
+// Copy copies the given number of bytes between ordinary memory and the GPU, Times times.
 type Copy struct {
 	Bytes int  `json:"bytes"`
 	Times int  `json:"times"`
 	Up    bool `json:"up"`
-	// Pinned copies from memory that is registered with the GPU, where there is such.
+	// Pinned uses memory that is registered with the GPU, if the GPU has such memory.
 	Pinned bool `json:"pinned,omitempty"`
 }
 
-// Suspend has the context's channels taken off the GPU and put back, Times times, in
-// a kernel that watches the clock.
+// Suspend takes the context's channels off the GPU and puts them back, Times times, during a kernel
+// that watches the clock.
 type Suspend struct {
 	Times  int `json:"times"`
 	Blocks int `json:"blocks"`
 }
 
-// Standstill is one suspension: from before the call until the last block stood
-// still, from before the call back until the first went on, and until the last did, and
-// how long the calls took. Stopped tells whether all blocks did stand still.
+// Standstill is one suspension: Suspend is the time from before the call until the last block stood
+// still; Resume and Whole are the times from before the call back until the first and the last
+// block went on; Off and On are the durations of the calls. Stopped reports whether all blocks
+// stood still.
 type Standstill struct {
 	Stopped bool          `json:"stopped"`
 	Suspend time.Duration `json:"suspend"`
@@ -192,29 +195,30 @@ type Standstill struct {
 	On      time.Duration `json:"on_call"`
 }
 
-// Evict has a scaled kernel, in the form that its measured cost chooses, evicted Times
-// times at random moments, by a program that uses the GPU as executors do.
+// Evict evicts a scaled kernel Times times at random moments, in the form that its measured cost
+// chooses. The program uses the GPU as executors do.
 type Evict struct {
 	Scaled string `json:"scaled"`
 	Times  int    `json:"times"`
-	// For, if set, is after how long there are no more, however few there were.
+	// For, if set, limits the duration: no further eviction starts after it, however few there
+	// were.
 	For time.Duration `json:"for,omitempty"`
-	// As is the form in which it is launched; not the original.
+	// As is the form of the launches. It may not be the original.
 	As Form `json:"as"`
 }
 
-// Evicted is what came of that.
+// Evicted is the result of Evict.
 type Evicted struct {
-	// Original and Chosen are how long a launch takes, as the original and in the form:
-	// medians of as many launches by turns.
+	// Original and Chosen are the durations of a launch as the original and in the form: medians of
+	// the same number of launches, taken in turn.
 	Original time.Duration `json:"original"`
 	Chosen   time.Duration `json:"chosen"`
-	// Longest is how long the longest of the chunks takes with which the form fills the
-	// GPU.
+	// Longest is the duration of the longest of the chunks with which the form fills the GPU.
 	Longest time.Duration `json:"longest"`
-	// Took are from writing the word until the GPU is free, of those launches that had
-	// work left then, each of which was gone on with to its end. Same tells whether the
-	// results were the original's, after all of them and of some more each by itself.
+	// Took are the times from writing the evict word until the GPU is free, of the launches that
+	// had work left then. Each of these was resumed to its end. Same reports whether the results
+	// equal the original's, both after all evictions and after several more that were checked one
+	// by one.
 	Took []time.Duration `json:"took"`
 	Same bool            `json:"same"`
 }

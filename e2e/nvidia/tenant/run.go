@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrResults is that launches have not computed what they should.
+// ErrResults reports that launches have not computed the correct results.
 var ErrResults = errors.New("wrong results")
 
-// run works at a job as it is asked.
+// run repeats a job as the request says.
 func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 	j, err := t.job(r.Job)
 	if err != nil {
@@ -24,7 +24,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// Pauses are to be as long as they are said to be: the kernel adds 50 µs else.
+	// Pauses must have the requested length: by default the kernel's timer slack adds 50 µs.
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("set the timers' slack: %w", err)
 	}
@@ -88,7 +88,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 	return &ran, t.finish(ctx, j, r, &ran)
 }
 
-// exhaust allocates until that is refused.
+// exhaust allocates memory until an allocation is refused.
 func exhaust(ctx context.Context, m machine, bytes uint64) (allocated uint64, refused string) {
 	for {
 		if _, err := m.alloc(ctx, bytes); err != nil {
@@ -98,7 +98,7 @@ func exhaust(ctx context.Context, m machine, bytes uint64) (allocated uint64, re
 	}
 }
 
-// finish reads what is only known after a run.
+// finish reads the results that are known only after a run.
 func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
 	if j.stamps != 0 && ran.All > 0 {
 		var err error
@@ -117,7 +117,7 @@ func (t *tenant) finish(ctx context.Context, j *job, r *Run, ran *Ran) error {
 	return nil
 }
 
-// count takes an iteration in.
+// count adds an iteration.
 func (ran *Ran) count(w *worker, start, end, from, to time.Time) {
 	for _, l := range w.ended {
 		if l.at.Before(from) {
@@ -142,7 +142,7 @@ func (ran *Ran) count(w *worker, start, end, from, to time.Time) {
 	}
 }
 
-// stood notes the longest standstill of an iteration, which began then.
+// stood records the longest standstill of an iteration that began at start.
 func (ran *Ran) stood(w *worker, start time.Time) {
 	for _, l := range w.ended {
 		ran.Standstill = max(ran.Standstill, l.at.Sub(start))
@@ -150,8 +150,8 @@ func (ran *Ran) stood(w *worker, start time.Time) {
 	}
 }
 
-// spanned notes what those that were counted took. Where the rest of the window, up to to,
-// is longer than that, work has stopped, and from end to end says how fast it was before.
+// spanned sets Span. If the rest of the window, up to to, is longer than the span, work has
+// stopped, and the time from end to end would only tell how fast it was before.
 func (ran *Ran) spanned(w *worker, to time.Time) {
 	if w.before.IsZero() || w.last.IsZero() {
 		return
@@ -161,29 +161,29 @@ func (ran *Ran) spanned(w *worker, to time.Time) {
 	}
 }
 
-// worker carries iterations of a job out.
+// worker executes the iterations of a job.
 type worker struct {
 	*tenant
 	job   *job
 	steps []command
 	depth int
-	until time.Time // when nothing more is begun; zero: never
+	until time.Time // nothing new starts after this time; zero means no limit
 	ended []ended
 	// before and last are the last ends of launches before the window and in it.
 	before, last time.Time
 }
 
-// ended is a launch that was found to have ended.
+// ended is a launch that has ended.
 type ended struct {
 	done
 	at time.Time
 }
 
-// late reports whether nothing more is to be begun.
+// late reports whether nothing new may start.
 func (w *worker) late() bool { return !w.until.IsZero() && !time.Now().Before(w.until) }
 
-// iterate enqueues the job's steps that many times, depth at a time, and waits for
-// all. At the run's end it leaves off where it is.
+// iterate enqueues the job's steps rounds times, depth at a time, and waits for all. At the end of
+// the run it stops wherever it is.
 func (w *worker) iterate(ctx context.Context, rounds int) error {
 	begun, waited := 0, 0
 rounds:
@@ -238,7 +238,7 @@ func (w *worker) await(ctx context.Context, n int) error {
 	return nil
 }
 
-// nap sleeps as exactly as the kernel can.
+// nap sleeps as precisely as the kernel can.
 func nap(d time.Duration) {
 	if d <= 0 {
 		return

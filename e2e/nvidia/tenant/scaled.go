@@ -11,25 +11,25 @@ import (
 	"vgpud/gpu/corpus"
 )
 
-// scaled is a kernel of the corpus at the size of a real program's: about a
-// millisecond or more on a large GPU. What it computes is not checked, only compared.
+// scaled is a kernel of the corpus at the size of a real program's: it takes about a millisecond or
+// more on a large GPU. Its results are compared with the original's, not checked for correctness.
 type scaled struct {
 	name, kernel, entry string
 	grid, block         [3]uint32
 	shared              uint32
-	args                []any // buffer, uint32, int, float32, float64 or []byte
+	args                []any // each is a buffer, uint32, int, float32, float64 or []byte
 }
 
-// buffer is GPU memory of so many bytes, filled by a pattern that is repeated.
+// buffer is GPU memory of the given size, filled with a repeated pattern.
 type buffer struct {
 	bytes uint64
-	fill  func(rng *rand.Rand) []byte // nil: zeros
+	fill  func(rng *rand.Rand) []byte // nil stands for zeros
 }
 
-// patternBytes is how long a pattern is before it is repeated.
+// patternBytes is the length of a pattern.
 const patternBytes = 4 << 20
 
-// reals are float32 from 0.5 to 1.5.
+// reals returns random float32 values from 0.5 to 1.5.
 func reals(rng *rand.Rand) []byte {
 	b := make([]byte, 0, patternBytes)
 	for len(b) < patternBytes {
@@ -38,7 +38,7 @@ func reals(rng *rand.Rand) []byte {
 	return b
 }
 
-// numbers are any uint32.
+// numbers returns random uint32 values.
 func numbers(rng *rand.Rand) []byte {
 	b := make([]byte, 0, patternBytes)
 	for len(b) < patternBytes {
@@ -47,7 +47,7 @@ func numbers(rng *rand.Rand) []byte {
 	return b
 }
 
-// small are uint32 below 10.
+// small returns random uint32 values below 10.
 func small(rng *rand.Rand) []byte {
 	b := make([]byte, 0, patternBytes)
 	for len(b) < patternBytes {
@@ -56,7 +56,7 @@ func small(rng *rand.Rand) []byte {
 	return b
 }
 
-// zeros are for what a kernel adds to, which differs from launch to launch.
+// zeros is for memory that a kernel adds to, which differs from launch to launch.
 func zeros(*rand.Rand) []byte { return make([]byte, patternBytes) }
 
 const (
@@ -64,14 +64,15 @@ const (
 	giga = 1 << 30
 )
 
-// square is a side of 16384 points of 4 bytes, in blocks of 16 by 16.
+// squareGrid and squareBlock cover a square with a side of 16384 points of 4 bytes by blocks of 16
+// × 16.
 var squareGrid, squareBlock = [3]uint32{1024, 1024, 1}, [3]uint32{16, 16, 1}
 
 func row(blocks, threads uint32) (grid, block [3]uint32) {
 	return [3]uint32{blocks, 1, 1}, [3]uint32{threads, 1, 1}
 }
 
-// catalog is every scaled kernel.
+// catalog lists every scaled kernel.
 var catalog = []scaled{
 	line("vecadd", "vecadd", "vecadd", 1<<20, 256, buffer{giga, reals}, buffer{giga, reals}, buffer{giga, nil}, 1<<28),
 	line("triad", "triad", "triad", 1<<18, 256, buffer{giga, nil}, buffer{giga, reals}, buffer{giga, reals}, float32(3), 1<<26),
@@ -112,14 +113,14 @@ func square(name, kernel, entry string, args ...any) scaled {
 	return scaled{name, kernel, entry, squareGrid, squareBlock, 0, args}
 }
 
-// Sliceable reports whether the blocks of a scaled kernel all do alike, so that its first
-// ones again and again cost what slices of it do. Those of reduce and histogram share
+// Sliceable reports whether all blocks of a scaled kernel do the same work, so that running its
+// first blocks repeatedly costs as much as slices of it. The blocks of reduce and histogram divide
 // all of the input among themselves, however few they are.
 func Sliceable(name string) bool {
 	return !slices.Contains([]string{"mandelbrot", "reduce", "histogram"}, name)
 }
 
-// Scaled are the names of the kernels that [Job.Scaled] knows.
+// Scaled returns the names of the kernels that [Job.Scaled] may have.
 func Scaled() (names []string) {
 	for _, s := range catalog {
 		if s.name != "spin" {
@@ -129,7 +130,7 @@ func Scaled() (names []string) {
 	return names
 }
 
-// scaledByName finds a kernel and its module's text.
+// scaledByName returns a kernel and its module's text.
 func scaledByName(name string) (*scaled, string, error) {
 	i := slices.IndexFunc(catalog, func(s scaled) bool { return s.name == name })
 	if i < 0 {
@@ -143,8 +144,8 @@ func scaledByName(name string) (*scaled, string, error) {
 	return s, k.PTX(corpus.SM80), nil
 }
 
-// place makes the kernel's arguments and the memory that they point to, and says which
-// of that it writes.
+// place allocates and fills the kernel's memory, and returns the arguments and the memory that the
+// kernel writes.
 func (s *scaled) place(ctx context.Context, m machine) (args [][]byte, results []result, err error) {
 	for _, a := range s.args {
 		arg, err := argument(ctx, m, a)
@@ -183,7 +184,7 @@ func loadScaled(ctx context.Context, m machine, name string) (*job, error) {
 	return &job{results: results, steps: []command{{function: f, grid: s.grid, block: s.block, shared: s.shared, params: params}}}, nil
 }
 
-// argument is a parameter as the kernel takes it; buffers are made and filled.
+// argument returns the encoding of a parameter. It allocates and fills buffers.
 func argument(ctx context.Context, m machine, a any) ([]byte, error) {
 	switch a := a.(type) {
 	case int:

@@ -18,13 +18,13 @@ type tenant struct {
 	fixed    module
 	jobs     []*job
 	gate     *Gate
-	watchPer time.Duration // an iteration of the kernel that watches the clock
+	watchPer time.Duration // the duration of an iteration of the kernel that watches the clock
 	scratch  uint64        // memory for copies
-	copied   int           // its size
+	copied   int           // the size of scratch
 }
 
-// Serve does what is asked on in until it ends. open opens the GPU for a tenant that
-// is no guest.
+// Serve handles the requests on in until it ends. open opens the GPU for a tenant that is not a
+// guest.
 func Serve(ctx context.Context, in io.Reader, out io.Writer, open Open) (err error) {
 	asks, answers := json.NewDecoder(bufio.NewReader(in)), json.NewEncoder(out)
 	var s Setup
@@ -90,7 +90,7 @@ func (t *tenant) prepare(ctx context.Context) (err error) {
 	return err
 }
 
-// do does one thing.
+// do handles one request.
 func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 	switch {
 	case r.Load != nil:
@@ -157,7 +157,7 @@ func (t *tenant) job(i int) (*job, error) {
 	return t.jobs[i], nil
 }
 
-// copy copies up or down, and returns how long the quickest took, in seconds.
+// copy copies to or from the GPU, and returns the shortest time in seconds.
 func (t *tenant) copy(ctx context.Context, c *Copy) (float64, error) {
 	if t.copied < c.Bytes {
 		at, err := t.machine.alloc(ctx, uint64(c.Bytes))
@@ -189,7 +189,7 @@ func (t *tenant) copy(ctx context.Context, c *Copy) (float64, error) {
 		}
 	}
 	best := 0.0
-	for range max(c.Times, 1) + 1 { // the first is to warm up
+	for range max(c.Times, 1) + 1 { // the first is a warm-up
 		begin := time.Now()
 		if c.Up {
 			err = up(ctx, t.scratch, mem)

@@ -12,14 +12,14 @@ import (
 	"vgpud/gpu"
 )
 
-// suspendWatch is how long the kernel that watches the clock is to last, and
-// suspendHold for how long it is stopped in its middle.
+// suspendWatch is the intended duration of the kernel that watches the clock, and suspendHold the
+// time for which it is suspended.
 const (
 	suspendWatch = 30 * time.Millisecond
 	suspendHold  = 5 * time.Millisecond
 )
 
-// suspend suspends a kernel that watches the clock, again and again.
+// suspend suspends a kernel that watches the clock, repeatedly.
 func (t *tenant) suspend(ctx context.Context, s *Suspend) ([]Standstill, error) {
 	b, ok := t.machine.(*bare)
 	if !ok {
@@ -60,14 +60,14 @@ func (t *tenant) suspend(ctx context.Context, s *Suspend) ([]Standstill, error) 
 	return all, nil
 }
 
-// watchThreads are the threads of a block: two blocks fill an SM.
+// watchThreads is the number of threads in a block: two blocks fill an SM.
 const watchThreads = 1024
 
-// calibrate finds how many iterations last for suspendWatch.
+// calibrate returns the number of iterations that take suspendWatch.
 func (t *tenant) calibrate(ctx context.Context, watch func(int) (command, error)) (int, error) {
 	t.machine.lines(1, false)
 	const few = 2000
-	for range 2 { // the first has the code to load
+	for range 2 { // the first loads the code
 		c, err := watch(few)
 		if err != nil {
 			return 0, err
@@ -86,7 +86,7 @@ func (t *tenant) calibrate(ctx context.Context, watch func(int) (command, error)
 	return int(suspendWatch / max(t.watchPer, 1)), nil
 }
 
-// once suspends a launch at a random moment and lets it go on.
+// once suspends a launch at a random moment and resumes it.
 func (t *tenant) once(ctx context.Context, b *bare, hardware gpu.Suspender, c *command, out uint64, blocks int) (s Standstill, err error) {
 	if err := b.launch(ctx, 0, c); err != nil {
 		return s, err

@@ -7,11 +7,11 @@ import (
 	"math/bits"
 )
 
-// maxTallyWords bounds a tally's words: more threads share them.
+// maxTallyWords limits a tally's words. More threads than that share words.
 const maxTallyWords = 1 << 18
 
-// tally is launches of a kernel that adds what it computes to words, so that these tell
-// whether every block of every launch ran, once, and computed what is right.
+// tally is a sequence of launches of a kernel that adds its results to words. The words show
+// whether every block of every launch ran exactly once and computed correct results.
 type tally struct {
 	at         uint64
 	words      int // a power of two
@@ -19,7 +19,7 @@ type tally struct {
 	iterations int
 }
 
-// tallyOf lays a spin out as a tally.
+// tallyOf returns the tally that does a spin's work.
 func tallyOf(s *Spin) *tally {
 	threads := s.Blocks * s.Threads
 	words := min(1<<(bits.Len(uint(max(threads, 1)))-1), maxTallyWords)
@@ -42,12 +42,12 @@ func loadTally(ctx context.Context, m machine, fixed module, s *Spin) (*job, err
 	return &job{tally: t, steps: []command{{function: f, grid: [3]uint32{uint32(s.Blocks), 1, 1}, block: [3]uint32{uint32(s.Threads), 1, 1}, params: params}}}, nil
 }
 
-// clear makes the words ready for the next launches.
+// clear resets the words for the next launches.
 func (t *tally) clear(ctx context.Context, m machine) error {
 	return m.copyIn(ctx, t.at, make([]byte, 4*t.words))
 }
 
-// check compares the words with what so many launches make of them.
+// check compares the words with the values that the given number of launches must produce.
 func (t *tally) check(ctx context.Context, m machine, launches int) error {
 	b := make([]byte, 4*t.words)
 	if err := m.copyOut(ctx, b, t.at); err != nil {
@@ -68,7 +68,7 @@ func (t *tally) check(ctx context.Context, m machine, launches int) error {
 	return nil
 }
 
-// want is what a word is after so many launches.
+// want returns the value of a word after the given number of launches.
 func (t *tally) want(word, launches int) uint32 {
 	a, c := jump(t.iterations)
 	adders := t.threads / t.words
@@ -78,7 +78,7 @@ func (t *tally) want(word, launches int) uint32 {
 	return uint32(launches) * uint32(adders) * (a*uint32(word) + c)
 }
 
-// jump is n steps of the generator as one: x becomes a*x + c.
+// jump combines n steps of the generator into one: x becomes a*x + c.
 func jump(n int) (a, c uint32) {
 	a, c = 1, 0
 	stepA, stepC := uint32(1664525), uint32(1013904223)
