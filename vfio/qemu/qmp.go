@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/digitalocean/go-qemu/qmp"
@@ -13,18 +14,24 @@ import (
 // dialLimit limits the time of connecting to the monitor, whose socket listens before QEMU starts.
 const dialLimit = 5 * time.Second
 
+// lastEvents is how long events may be read after QEMU has exited. They are all in the socket then
+// and end by themselves, except that a QEMU that was killed may reset the connection: the client
+// keeps that error for the next command, and its events open until then.
+const lastEvents = 5 * time.Second
+
 var errMonitorEnded = errors.New("QEMU's monitor has ended")
 
 // monitor runs commands on QEMU's monitor and passes on its events.
 type monitor struct {
-	client *qmp.SocketMonitor
-	done   chan struct{} // closed after the last event
+	client     *qmp.SocketMonitor
+	done       chan struct{} // closed after the last event
+	disconnect func() error  // ends the connection once
 }
 
 // newMonitor connects to the monitor that listens at path. It returns when QEMU, which greets after
 // it has made its devices, takes commands, or when the connection ends. event is called for each
-// event, in order, by one goroutine, and must not block.
-func newMonitor(path string, event func(qmp.Event)) (*monitor, error) {
+// event, in order, by one goroutine, and must not block. exited is closed when QEMU has exited.
+func newMonitor(path string, exited <-chan struct{}, event func(qmp.Event)) (*monitor, error) {
 	client, err := qmp.NewSocketMonitor("unix", path, dialLimit)
 	if err != nil {
 		return nil, err
@@ -36,11 +43,24 @@ func newMonitor(path string, event func(qmp.Event)) (*monitor, error) {
 	if err != nil {
 		return nil, errors.Join(err, client.Disconnect())
 	}
-	m := &monitor{client: client, done: make(chan struct{})}
+	m := &monitor{client: client, done: make(chan struct{}), disconnect: sync.OnceValue(client.Disconnect)}
 	go func() {
 		defer close(m.done)
 		for ev := range events {
 			event(ev)
+		}
+	}()
+	go func() {
+		select {
+		case <-exited:
+		case <-m.done:
+			return
+		}
+		select {
+		case <-time.After(lastEvents):
+			_ = m.disconnect() // close returns the error
+
+		case <-m.done:
 		}
 	}()
 	return m, nil
@@ -51,7 +71,7 @@ func (m *monitor) close() error {
 	if m == nil {
 		return nil
 	}
-	err := m.client.Disconnect()
+	err := m.disconnect()
 	<-m.done
 	return err
 }

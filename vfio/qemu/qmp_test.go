@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -45,7 +46,7 @@ func connectPeer(t *testing.T, event func(qmp.Event)) (*monitor, *qmpPeer) {
 		p.send(`{"return": {}}`)
 		peers <- p
 	}()
-	m, err := newMonitor(path, event)
+	m, err := newMonitor(path, nil, event)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestAQEMUThatDoesNotGreet(t *testing.T) {
 	}
 	errs := make(chan error, 1)
 	go func() {
-		_, err := newMonitor(path, nil)
+		_, err := newMonitor(path, nil, nil)
 		errs <- err
 	}()
 	conn, err := l.Accept()
@@ -175,5 +176,48 @@ func TestAQEMUThatDoesNotGreet(t *testing.T) {
 	l.Close()
 	if err := <-errs; !errors.Is(err, errMonitorEnded) {
 		t.Errorf("%v", err)
+	}
+}
+
+// A QEMU that is killed with commands unread resets the connection. That ends the monitor although
+// no command waits.
+func TestAKilledQEMUEndsTheMonitor(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "monitor.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	served := make(chan error, 1)
+	var conn net.Conn
+	go func() {
+		var err error
+		if conn, err = l.Accept(); err == nil {
+			_, err = fmt.Fprintf(conn, "{\"QMP\": {}}\r\n")
+		}
+		if err == nil {
+			// The line feed after the command stays unread.
+			_, err = io.ReadFull(conn, make([]byte, len(`{"execute":"qmp_capabilities"}`)))
+		}
+		if err == nil {
+			_, err = fmt.Fprintf(conn, "{\"return\": {}}\r\n")
+		}
+		served <- err
+	}()
+	exited := make(chan struct{})
+	m, err := newMonitor(path, exited, func(qmp.Event) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(exited)
+	<-m.done
+	if err := m.close(); err != nil {
+		t.Error(err)
 	}
 }

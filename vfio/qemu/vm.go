@@ -104,7 +104,7 @@ func (v *VM) openMonitor(ctx context.Context) error {
 	opened := make(chan error, 1)
 	go func() {
 		var err error
-		v.monitor, err = newMonitor(filepath.Join(v.dir, monitorSocket), v.dispatch)
+		v.monitor, err = newMonitor(filepath.Join(v.dir, monitorSocket), v.exited, v.dispatch)
 		opened <- err
 	}()
 	select {
