@@ -43,8 +43,7 @@ type Config struct {
 type Scale uint8
 
 const (
-	// ByActive counts guests that had work. A guest can't inflate it without
-	// using the GPU.
+	// ByActive counts guests that had work. A guest can't inflate it without using the GPU.
 	ByActive Scale = iota
 	// ByAllocated counts allocated channels, as LoGA did (§5.1).
 	ByAllocated

@@ -6,14 +6,14 @@ import "time"
 // plans the next one. Its methods are called one at a time, by a goroutine that never polls. The
 // phases that it is given are valid until the method returns.
 type Handler interface {
-	// PollEnded is called at the end of a polling phase. While it decides, the polling thread
-	// polls on, so that groups in Plan.Await are charged without a gap. After [AnswerTimeout]
-	// without an answer the thread sleeps.
+	// PollEnded is called at the end of a polling phase. While it decides, the polling thread polls
+	// on, so that groups in Plan.Await are charged without a gap. After [AnswerTimeout] without an
+	// answer the thread sleeps.
 	PollEnded(p *Phase) Plan
-	// QuietEnded is called with the time since the last polling phase. Where polling phases are
-	// in one piece the call comes when the next one has begun. Where they are in several, it
-	// comes when the next one is over, right before PollEnded; the first call then has only the
-	// pauses of the first polling phase.
+	// QuietEnded is called with the time since the last polling phase. Where polling phases are in
+	// one piece the call comes when the next one has begun. Where they are in several, it comes
+	// when the next one is over, right before PollEnded; the first call then has only the pauses of
+	// the first polling phase.
 	QuietEnded(q *Quiet)
 	// Failed says that the GPU can't be read any more. It is the last call.
 	Failed(err error)
@@ -26,13 +26,13 @@ const AnswerTimeout = 200 * time.Microsecond
 type Plan struct {
 	// Load scales the next phases.
 	Load Load
-	// WatchOn is how long the thread polls on in any case. Where polling phases are in one
-	// piece, a phase's length is well spent after a verdict that changed who runs: the mix of
-	// work is not yet the one that the next phase will see.
+	// WatchOn is how long the thread polls on in any case. Where polling phases are in one piece, a
+	// phase's length is well spent after a verdict that changed who runs: the mix of work is not
+	// yet the one that the next phase will see.
 	WatchOn time.Duration
-	// Await lists groups of guests that have just been suspended. The thread polls on until none
-	// of them executes, but no longer than AwaitAtMost, or than one mean quiet phase if that is
-	// zero. The sampler reads Await until the next call.
+	// Await lists groups of guests that have just been suspended. The thread polls on until none of
+	// them executes, but no longer than AwaitAtMost, or than one mean quiet phase if that is zero.
+	// The sampler reads Await until the next call.
 	Await       []GroupID
 	AwaitAtMost time.Duration
 	// Pace says when a [Recorder] ends the next phase.
@@ -40,15 +40,15 @@ type Plan struct {
 }
 
 // Pace is how often a [Recorder] ends a phase. Each end costs processor time: a processor that
-// wakes for it finds nothing in its caches, which takes 0.4 ms on a host of 16 processors. That
-// is most of what accounting costs where there are few context switches.
+// wakes for it finds nothing in its caches, which takes 0.4 ms on a host of 16 processors. That is
+// most of what accounting costs where there are few context switches.
 type Pace uint8
 
 const (
 	// Brisk ends a phase every period. It is for when decisions depend on it.
 	Brisk Pace = iota
-	// Easy ends a phase every third period. It is for when no guest works, or nothing is
-	// decided about those that do.
+	// Easy ends a phase every third period. It is for when no guest works, or nothing is decided
+	// about those that do.
 	Easy
 )
 
@@ -68,8 +68,8 @@ func (p Pace) Phase(period time.Duration) time.Duration {
 	return period
 }
 
-// Quiet is the time between two polling phases, together with the pauses between the pieces of
-// the second.
+// Quiet is the time between two polling phases, together with the pauses between the pieces of the
+// second.
 type Quiet struct {
 	// Watched is its beginning, which was still polled. Watched.Start is the end of the polling
 	// phase.

@@ -11,8 +11,8 @@ type Interval struct{ Start, End time.Duration }
 // intervals is a set of instants: intervals in order that neither overlap nor touch.
 type intervals []Interval
 
-// maxIntervals is how many intervals a set keeps apart. It is more than launches with gaps
-// between them come to in the time for which they are kept.
+// maxIntervals is how many intervals a set keeps apart. It is more than launches with gaps between
+// them come to in the time for which they are kept.
 const maxIntervals = 4096
 
 // noEnd is the end of an interval that has not ended.
@@ -37,9 +37,9 @@ func (s *intervals) add(v Interval) {
 }
 
 // merge adds intervals that are in order of their starts and not empty. If the set is full, its
-// last interval absorbs what comes after it, gaps included. merge passes once over the part of
-// the set from the first new interval on, in whatever order they lie. It uses scratch as memory
-// for that part and returns it.
+// last interval absorbs what comes after it, gaps included. merge passes once over the part of the
+// set from the first new interval on, in whatever order they lie. It uses scratch as memory for
+// that part and returns it.
 func (s *intervals) merge(added, scratch []Interval) []Interval {
 	if len(added) == 0 {
 		return scratch

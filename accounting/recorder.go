@@ -32,13 +32,13 @@ type Workload interface {
 // Attributor is a [Workload] that can attribute processes whose work it did not report. It is an
 // interface of its own since most workloads can't.
 type Attributor interface {
-	// GroupOf returns the group that is charged for a process that was on the engine, at now. ok
-	// is false if there is none.
+	// GroupOf returns the group that is charged for a process that was on the engine, at now. ok is
+	// false if there is none.
 	GroupOf(now time.Duration, pid int) (g GroupID, ok bool)
 }
 
-// RecorderConfig says how often, and how, records are read. The zero value of each field stands
-// for its default.
+// RecorderConfig says how often, and how, records are read. The zero value of each field stands for
+// its default.
 type RecorderConfig struct {
 	// Period is the shortest length of a phase: 20 ms, about as often as a [Sampler] decides. See
 	// [Pace].
@@ -76,8 +76,8 @@ func (c RecorderConfig) Watch() Config {
 }
 
 // Recorder reads the records of a GPU that records its own context switches, at the pace that its
-// handler wants. At the end of each phase it also asks what the contexts did, and tells its
-// handler of a phase in which nothing went unwatched. A [RecordMeter] does the sums.
+// handler wants. At the end of each phase it also asks what the contexts did, and tells its handler
+// of a phase in which nothing went unwatched. A [RecordMeter] does the sums.
 type Recorder struct {
 	gpu      RecordedGPU
 	clock    clock.Clock
@@ -121,9 +121,9 @@ func (r *Recorder) Run(ctx context.Context) error {
 	return err
 }
 
-// await waits for the end of the present phase. That is an instant of a grid on which all phases
-// of its length end or, after a call of Notify, a quarter of the length from now. It returns an
-// error only if ctx ends.
+// await waits for the end of the present phase. That is an instant of a grid on which all phases of
+// its length end or, after a call of Notify, a quarter of the length from now. It returns an error
+// only if ctx ends.
 func (r *Recorder) await(ctx context.Context) error {
 	begun, length := r.clock.Now(), r.pace.Phase(r.gpu.Config.Period)
 	wait, cancel := context.WithCancel(ctx)

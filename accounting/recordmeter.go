@@ -9,21 +9,21 @@ import (
 // RecordMeterConfig says how a [RecordMeter] reads records of context switches. The zero value of
 // each field stands for its default.
 type RecordMeterConfig struct {
-	// Save is the part of a context's time on the engine that its save takes at the end if it
-	// had run out of work, and Preempted the same if a launch was on the GPU: 64 µs and 85 µs,
-	// measured on an H100.
+	// Save is the part of a context's time on the engine that its save takes at the end if it had
+	// run out of work, and Preempted the same if a launch was on the GPU: 64 µs and 85 µs, measured
+	// on an H100.
 	Save, Preempted time.Duration
 	// ResumeDelay is how much longer a launch takes because it was preempted, since its blocks
 	// don't come back together: 47 µs. On an H100 it was next to nothing for a few blocks, 25 µs
 	// for 256 threads on each SM and 70 µs for 2048.
 	ResumeDelay time.Duration
-	// Load is the longest time that loading the next context is assumed to take, 200 µs. A
-	// longer time without a context is idle.
+	// Load is the longest time that loading the next context is assumed to take, 200 µs. A longer
+	// time without a context is idle.
 	Load time.Duration
-	// Keep is how long a report about the past is still accepted, 100 ms, and Late how long if
-	// it does not concern work that continues: 20 ms. An executor that reports the end of a
-	// launch late has claimed until then that it continues. Both are at least the length of two
-	// phases. A report about a time more than Late after a phase's end is not believed.
+	// Keep is how long a report about the past is still accepted, 100 ms, and Late how long if it
+	// does not concern work that continues: 20 ms. An executor that reports the end of a launch
+	// late has claimed until then that it continues. Both are at least the length of two phases. A
+	// report about a time more than Late after a phase's end is not believed.
 	Keep, Late time.Duration
 }
 
@@ -47,25 +47,24 @@ type Work struct {
 	// Intervals are the times on the GPU of the launches that have ended since the last report.
 	// They may lie in the past and overlap each other. Impossible ones are ignored.
 	Intervals []Interval
-	// Since is when the work that is on the GPU now began, at the earliest, or 0 if there is
-	// none. An instant in the future counts as now, and one long ago as no more than long ago.
+	// Since is when the work that is on the GPU now began, at the earliest, or 0 if there is none.
+	// An instant in the future counts as now, and one long ago as no more than long ago.
 	Since time.Duration
 }
 
 // RecordMeter is the accounting core for hardware that records its own context switches. A record
-// tells which context was on the engine, not which one used it: a context that has run out of
-// work stays until another one is wanted, and one that is alone causes no records. So a group is
-// charged for the time in which its context was on the engine and its executor had work for it,
-// less the time that the context's save took.
+// tells which context was on the engine, not which one used it: a context that has run out of work
+// stays until another one is wanted, and one that is alone causes no records. So a group is charged
+// for the time in which its context was on the engine and its executor had work for it, less the
+// time that the context's save took.
 //
 // If it is not known which context was on the engine, because no record has come yet or some were
 // lost, the contexts that had work then divide the time equally.
 //
 // Records and reports may come late, and work that still runs is assumed to run on. So each Cut
-// computes the newest time again. A group is charged the difference to what it was charged
-// before. If that is negative it is charged nothing until it has caught up. Thus no time is
-// charged twice, sums never decrease, and all groups together are never charged more than the
-// time that passed.
+// computes the newest time again. A group is charged the difference to what it was charged before.
+// If that is negative it is charged nothing until it has caught up. Thus no time is charged twice,
+// sums never decrease, and all groups together are never charged more than the time that passed.
 //
 // Reports are not trusted. Any instants are accepted, do not change what other groups are charged
 // for their time on the engine, and are kept within bounds.
@@ -159,9 +158,9 @@ func (m *RecordMeter) Report(w *Work) {
 }
 
 // Attribute calls groupOf for each process that was on the engine since the last Cut and was not
-// reported. It must be called after all reports and before the Cut. The group that groupOf
-// returns is charged for all the time that the process was there, since no report tells when it
-// ran out of work.
+// reported. It must be called after all reports and before the Cut. The group that groupOf returns
+// is charged for all the time that the process was there, since no report tells when it ran out of
+// work.
 func (m *RecordMeter) Attribute(now time.Duration, groupOf func(now time.Duration, pid int) (GroupID, bool)) {
 	for i := range m.residency.residences {
 		r := &m.residency.residences[i]
@@ -197,8 +196,8 @@ func (m *RecordMeter) context(w *Work) *contextMeter {
 	return c
 }
 
-// Cut ends the phase that began at the last Cut, writes what it came to into p, and begins the
-// next one. It reuses the memory of p.Groups.
+// Cut ends the phase that began at the last Cut, writes what it came to into p, and begins the next
+// one. It reuses the memory of p.Groups.
 func (m *RecordMeter) Cut(now time.Duration, p *Phase) {
 	now = max(now, m.cut)
 	final := now
@@ -379,10 +378,10 @@ func (m *RecordMeter) resided(c *contextMeter, r *residence, in Interval) {
 
 // save returns how long it took to save a context that was gone at an instant. If a launch ended
 // shortly before, later than one could have that was in the middle when the save began, the save
-// was all that came after: that end is exact, and the length of a save varies by some
-// microseconds. This holds also if launches were queued behind it. Their reports say that they
-// began with its end, although the hardware may not have fetched them yet and may have made room
-// for another context instead.
+// was all that came after: that end is exact, and the length of a save varies by some microseconds.
+// This holds also if launches were queued behind it. Their reports say that they began with its
+// end, although the hardware may not have fetched them yet and may have made room for another
+// context instead.
 func (m *RecordMeter) save(c *contextMeter, gone time.Duration) (took time.Duration, preempted bool) {
 	i, _ := slices.BinarySearch(c.ends, gone)
 	if i > 0 && gone-c.ends[i-1] < (m.config.Save+m.config.Preempted)/2 {
@@ -409,11 +408,11 @@ func (m *RecordMeter) resumeDelay(c *contextMeter, r *residence, in Interval) ti
 }
 
 // unrecorded adds launches of other contexts that ended in the part in of a residence of context c,
-// which is nil if it was not reported. While the driver recovers from a fault, 0.3 s on an H100, the
-// hardware records nothing, and the context that had the fault seems to stay on the engine. Each of
-// the other contexts is charged for its launches as much as its earlier launches were charged, as
-// far as c had no work. Otherwise nobody is charged for that time, so a context that invents
-// launches is charged itself and changes nothing for the others.
+// which is nil if it was not reported. While the driver recovers from a fault, 0.3 s on an H100,
+// the hardware records nothing, and the context that had the fault seems to stay on the engine.
+// Each of the other contexts is charged for its launches as much as its earlier launches were
+// charged, as far as c had no work. Otherwise nobody is charged for that time, so a context that
+// invents launches is charged itself and changes nothing for the others.
 func (m *RecordMeter) unrecorded(c *contextMeter, r *residence, in Interval) {
 	room := in.End - in.Start
 	if c != nil {
@@ -469,8 +468,8 @@ func (c *contextMeter) learn(charged time.Duration) {
 	}
 }
 
-// divide adds a time in which it is not known which context was on the engine: those that had
-// work get equal parts of it.
+// divide adds a time in which it is not known which context was on the engine: those that had work
+// get equal parts of it.
 func (m *RecordMeter) divide(in Interval) {
 	for _, c := range m.contexts {
 		c.next = c.all.after(in.Start)

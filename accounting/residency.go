@@ -36,13 +36,13 @@ type residence struct {
 	from, to time.Duration // to is noEnd in the newest
 	kind     residenceKind
 	context  contextID
-	// saved reports whether it ended with a record of the context's having been saved. That
-	// record comes after the save, so the end of the residence is not work.
+	// saved reports whether it ended with a record of the context's having been saved. That record
+	// comes after the save, so the end of the residence is not work.
 	saved bool
 }
 
-// residency tells which context was on the engine, by the records of context switches.
-// Residences follow each other without a gap, and the last one has no end.
+// residency tells which context was on the engine, by the records of context switches. Residences
+// follow each other without a gap, and the last one has no end.
 type residency struct {
 	residences []residence
 	// begun reports whether a record, or the loss of some, has come. The first record also tells
@@ -80,8 +80,8 @@ func (r *residency) record(sw Switch) (changed bool) {
 	return false
 }
 
-// lost notes that records are missing after the newest one. What that one said held for a time
-// that is not known.
+// lost notes that records are missing after the newest one. What that one said held for a time that
+// is not known.
 func (r *residency) lost() {
 	last := r.last()
 	last.kind, last.context = unknown, contextID{}

@@ -75,8 +75,8 @@ func NewSampler(gpus []SampledGPU, o SamplerOptions) (*Sampler, error) {
 	return s, nil
 }
 
-// Run polls until ctx ends or no GPU can be read any more. It returns nil in the first case and
-// the last error in the second. It may be called once.
+// Run polls until ctx ends or no GPU can be read any more. It returns nil in the first case and the
+// last error in the second. It may be called once.
 //
 // While it runs, GOMAXPROCS is one higher than before: a thread that returns from sleeping needs
 // one of the Go scheduler's places at once, whatever its priority is with the kernel.

@@ -36,8 +36,8 @@ type sampling struct {
 	messages chan message  // nil in simulated time, where the handler is called at once
 }
 
-// message tells a handler something. At most three are under way: the end of a quiet phase, the
-// end of the polling phase after it, and a failure.
+// message tells a handler something. At most three are under way: the end of a quiet phase, the end
+// of the polling phase after it, and a failure.
 type message struct {
 	kind  messageKind
 	quiet *Quiet
@@ -144,9 +144,9 @@ func (s *sampling) newRound(now time.Duration) {
 	s.piece = s.planner.Next(s.load)
 }
 
-// minPhaseDivisor gives the least length of a phase that a notification ends early, as a divisor
-// of the planned length. Without it a guest could have the GPU polled all the time by creating
-// and destroying channels.
+// minPhaseDivisor gives the least length of a phase that a notification ends early, as a divisor of
+// the planned length. Without it a guest could have the GPU polled all the time by creating and
+// destroying channels.
 const minPhaseDivisor = 4
 
 // endsEarly reports whether the round is to end before its time.
@@ -161,8 +161,8 @@ func (s *sampling) expedite(now time.Duration) {
 	}
 }
 
-// visit polls the GPU for one piece. After a round's last piece it asks the handler for a plan
-// and goes on polling for as long as the plan wants. Then it sets when the next piece is due.
+// visit polls the GPU for one piece. After a round's last piece it asks the handler for a plan and
+// goes on polling for as long as the plan wants. Then it sets when the next piece is due.
 func (s *sampling) visit(h host) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -234,8 +234,8 @@ func (s *sampling) begin() error {
 	return nil
 }
 
-// carryOutPlan polls on after the end of a polling phase: until the handler has answered, and
-// then for as long as its plan wants.
+// carryOutPlan polls on after the end of a polling phase: until the handler has answered, and then
+// for as long as its plan wants.
 func (s *sampling) carryOutPlan(h host, ended time.Duration) error {
 	timeout := AnswerTimeout
 	if s.Config.Full {

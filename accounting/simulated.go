@@ -11,8 +11,8 @@ type Simulation interface {
 	AdvanceTo(t time.Duration)
 }
 
-// PolledSimulation is a [Simulation] in which reading registers costs the GPU time. It is told
-// when it is polled, since the ticks that a [SimulatedSampler] skips would cost nothing otherwise.
+// PolledSimulation is a [Simulation] in which reading registers costs the GPU time. It is told when
+// it is polled, since the ticks that a [SimulatedSampler] skips would cost nothing otherwise.
 type PolledSimulation interface {
 	Simulation
 	// Polling reports whether the GPU is polled at every tick from now on.
@@ -58,8 +58,8 @@ func (s *SimulatedSampler) RunUntil(t time.Duration) error {
 	return nil
 }
 
-// Notify says that a channel came or went; see [Sampler.Notify]. The round ends early at the end
-// of a piece.
+// Notify says that a channel came or went; see [Sampler.Notify]. The round ends early at the end of
+// a piece.
 func (s *SimulatedSampler) Notify(int) { s.state.notified.Store(true) }
 
 // simulatedHost polls a simulation.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// GroupID is the hardware's number for a channel group: NVIDIA's TSG id, 12
-// bits wide, unique on its runlist.
+// GroupID is the hardware's number for a channel group: NVIDIA's TSG id, 12 bits wide, unique on
+// its runlist.
 type GroupID uint16
 
 // Status is what the GPU's compute engine shows at one instant.
@@ -31,8 +31,8 @@ type Status struct {
 // SwitchState is how far the engine is with a context switch.
 type SwitchState uint8
 
-// The states of a context switch. Saving puts Group's state away and Loading
-// brings Next's in; Switching is a switch from Group to Next that shows neither.
+// The states of a context switch. Saving puts Group's state away and Loading brings Next's in;
+// Switching is a switch from Group to Next that shows neither.
 const (
 	NoSwitch SwitchState = iota
 	Saving
@@ -40,8 +40,8 @@ const (
 	Switching
 )
 
-// EntryState reports whether the channel on the engine executes or has work waiting, by its entry in
-// the GPU's channel table.
+// EntryState reports whether the channel on the engine executes or has work waiting, by its entry
+// in the GPU's channel table.
 type EntryState uint8
 
 // The states of a channel's entry. EntryUnknown comes from a source that doesn't read the table.

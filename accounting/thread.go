@@ -158,10 +158,10 @@ func (t *thread) unused() bool {
 	return true
 }
 
-// park sleeps for d or until woken, as goroutines do. It returns later than a futex, since
-// another thread has to wake this one. But a thread that sleeps in a system call keeps its place
-// in Go's scheduler, whose monitor then checks on it every few dozen microseconds: with a hundred
-// sleeps a second that takes three times the processor time of the polling in between.
+// park sleeps for d or until woken, as goroutines do. It returns later than a futex, since another
+// thread has to wake this one. But a thread that sleeps in a system call keeps its place in Go's
+// scheduler, whose monitor then checks on it every few dozen microseconds: with a hundred sleeps a
+// second that takes three times the processor time of the polling in between.
 func (t *thread) park(d time.Duration) {
 	t.timer.Reset(d)
 	select {

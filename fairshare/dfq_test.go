@@ -30,8 +30,8 @@ func backlogged(t *rapid.T, most int) []*simGuest {
 	return guests
 }
 
-// entitledTo returns each guest's entitlement to the time that all used together: what it used if it
-// had no work for more than a tenth of the time, and otherwise its part of the rest by weight.
+// entitledTo returns each guest's entitlement to the time that all used together: what it used if
+// it had no work for more than a tenth of the time, and otherwise its part of the rest by weight.
 func entitledTo(weights, used, noWork []float64) []float64 {
 	demands := make([]float64, len(weights))
 	var all float64

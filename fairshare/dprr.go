@@ -3,10 +3,9 @@ package fairshare
 import "time"
 
 const (
-	// agePeriod is how long a launch waits in the active queue for its dynamic
-	// priority to rise by one, and maxAge how far it rises (EffiSha §7): it "gets
-	// increased by one for every millisecond the kernel waits in the active queue.
-	// The increase is capped at 20."
+	// agePeriod is how long a launch waits in the active queue for its dynamic priority to rise by
+	// one, and maxAge how far it rises (EffiSha §7): it "gets increased by one for every
+	// millisecond the kernel waits in the active queue. The increase is capped at 20."
 	agePeriod = time.Millisecond
 	maxAge    = 20
 )

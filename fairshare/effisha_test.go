@@ -48,15 +48,14 @@ func turnaround(policy string, sjf bool) (ntt map[string]float64, mean float64) 
 // arrivals, have the results that §8.5 states about figure 14.
 func TestEffiShaFigure14(t *testing.T) {
 	piv, pivMean := turnaround("piv", false)
-	// "Reduction, Sort, Scan wait for 77ms, 73ms and 53ms to be scheduled to SMs
-	// […], which leads to the large NTTs (38,14,39)."
+	// "Reduction, Sort, Scan wait for 77ms, 73ms and 53ms to be scheduled to SMs […], which leads
+	// to the large NTTs (38,14,39)."
 	for name, want := range map[string]float64{"Reduction": 38, "Sort": 14, "Scan": 39} {
 		if got := piv[name]; math.Abs(got/want-1) > 0.05 {
 			t.Errorf("%s: normalized turnaround %.1f, the paper has %v", name, got, want)
 		}
 	}
-	// "The policy dprr provides more chances for all applications to share GPU than
-	// piv does."
+	// "The policy dprr provides more chances for all applications to share GPU than piv does."
 	if _, dprr := turnaround("dprr", false); dprr > 0.6*pivMean {
 		t.Errorf("groups: %.1f on average with dprr, %.1f with piv", dprr, pivMean)
 	}
@@ -67,8 +66,8 @@ func TestEffiShaFigure14(t *testing.T) {
 			t.Errorf("shortest job first: %s has %.2f, want 1", k.name, got)
 		}
 	}
-	// "On average, both piv and dprr can significantly reduce NTT compared to the
-	// default execution."
+	// "On average, both piv and dprr can significantly reduce NTT compared to the default
+	// execution."
 	_, fifo := turnaround("fifo", true)
 	if _, dprr := turnaround("dprr", true); sjfMean > fifo/2 || dprr > fifo/2 {
 		t.Errorf("shortest job first: %.1f on average with piv, %.1f with dprr, %.1f in order of arrival", sjfMean, dprr, fifo)

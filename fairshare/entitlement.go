@@ -9,8 +9,8 @@ import "slices"
 //
 // Demands and results are parts of the GPU's time, from 0 to 1. A guest that always has work
 // demands 1. The results sum to the smaller of 1 and the sum of the demands. Guests with no weight
-// get only what is guaranteed to them. The guarantees must sum to at most 1. Without quotas there are no caps and
-// no guarantees. Entitlement panics if the slices differ in length.
+// get only what is guaranteed to them. The guarantees must sum to at most 1. Without quotas there
+// are no caps and no guarantees. Entitlement panics if the slices differ in length.
 func Entitlement(weights, demands []float64, quotas []Quota) []float64 {
 	floors, ceilings := make([]float64, len(weights)), slices.Clone(demands)
 	for i := range quotas {

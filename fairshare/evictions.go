@@ -25,8 +25,8 @@ type evictions struct {
 	buckets guestTable[bucket]
 }
 
-// bucket holds a guest's tokens: one is taken for each eviction, and they come back at the rate. The
-// zero value is full.
+// bucket holds a guest's tokens: one is taken for each eviction, and they come back at the rate.
+// The zero value is full.
 type bucket struct {
 	taken float64
 	at    time.Duration // when taken was last updated

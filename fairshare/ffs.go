@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// maxOverhead is max_overhead in FLEP's evaluation (§6.3.3): "max_overhead
-	// empirically selected as 10%".
+	// maxOverhead is max_overhead in FLEP's evaluation (§6.3.3): "max_overhead empirically selected
+	// as 10%".
 	maxOverhead = 0.1
 	// maxDebt bounds how much a guest's excess over its epoch is held against it: the time of some
 	// kernels that run as long as they may by default and can't be evicted. With less, such kernels

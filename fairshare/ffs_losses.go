@@ -24,8 +24,8 @@ type launchCosts struct {
 // lossWindow is how much time of ended launches is remembered. It begins with lossPrior, in which
 // nothing was lost.
 const (
-	// lossWindow is how much of the time of launches that have ended is remembered. It
-	// begins with lossPrior, in which nothing was lost.
+	// lossWindow is how much of the time of launches that have ended is remembered. It begins with
+	// lossPrior, in which nothing was lost.
 	lossWindow, lossPrior = float64(time.Second), float64(100 * time.Millisecond)
 	// leastLeft is the part of max_overhead that is always left for evictions, however much is lost
 	// besides: a wrong prediction must not stop the taking of turns.

@@ -451,8 +451,7 @@ func (b *bounded) tell(st *State) []Guest {
 func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdicts []Verdict, again bool) {
 	b.verdicts = b.verdicts[:0]
 	for i := range st.Guests {
-		// Where it says nothing it wants what it was told of, unless that was a
-		// quota's doing.
+		// Where it says nothing it wants what it was told of, unless that was a quota's doing.
 		if g := &st.Guests[i]; !g.Suspended {
 			b.of[g.ID].wantSuspended = false
 		}

@@ -13,8 +13,8 @@ import (
 	"vgpud/fairshare"
 )
 
-// anyPolicy draws a policy, and whether quiet time is measured. It is not NEON's, which
-// itself keeps the GPU from all guests but one for a sixth of the time.
+// anyPolicy draws a policy, and whether quiet time is measured. It is not NEON's, which itself
+// keeps the GPU from all guests but one for a sixth of the time.
 func anyPolicy(t *rapid.T) (name string, measured bool) {
 	names := slices.DeleteFunc(fairshare.Names(), func(name string) bool { return name == "neon" })
 	return rapid.SampledFrom(names).Draw(t, "policy"), rapid.Bool().Draw(t, "measured")

@@ -59,8 +59,8 @@ type sample struct {
 // neonSample is how long a guest is sampled, and neonFreeRuns how many times as long as all samples
 // together the free run is.
 const (
-	// neonSample is how long a guest is sampled, and neonFreeRuns how many times
-	// as long as all samples together the free run is.
+	// neonSample is how long a guest is sampled, and neonFreeRuns how many times as long as all
+	// samples together the free run is.
 	neonSample   = time.Millisecond
 	neonFreeRuns = 5
 	// neonPoll is the time between two polls for completions.
@@ -256,8 +256,8 @@ func (p *sampled) settle(st *State) {
 	}
 }
 
-// counted reports whether a guest counts in the least virtual time: it was held back, or
-// sampled with requests.
+// counted reports whether a guest counts in the least virtual time: it was held back, or sampled
+// with requests.
 func (p *sampled) counted(id GuestID) bool {
 	s := p.samples[id]
 	return p.back[id] || s != nil && s.requests > 0

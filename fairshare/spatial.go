@@ -5,8 +5,8 @@ import (
 	"math"
 )
 
-// SpatialUse reports whether it would have been enough to evict a launch from some of the SMs, and if
-// not, why.
+// SpatialUse reports whether it would have been enough to evict a launch from some of the SMs, and
+// if not, why.
 type SpatialUse uint8
 
 const (

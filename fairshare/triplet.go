@@ -21,8 +21,7 @@ type triplet struct {
 // update brings T_w and T_r up to now.
 func (t *triplet) update(now time.Duration, l *Launch) {
 	if t.known && !t.running {
-		// "Whenever a kernel is active but not running on the GPU, its T_w
-		// accumulates."
+		// "Whenever a kernel is active but not running on the GPU, its T_w accumulates."
 		t.waited += now - t.at
 	}
 	if t.predicted == 0 {

@@ -127,16 +127,18 @@ func (u *usage) observe(g *Guest, s phaseUse) (wasted float64) {
 	return wasted
 }
 
-// A guest that waits for its turn for longer than sleepsAfter sleeps, and so does its executor. Waking both delays its next
-// launch by wakeup: on an H100 a program with kernels of 6 µs took 145 µs from the end of one to the next launch where it
-// waited for four other guests' turns in between, and 7 µs where it was alone.
+// A guest that waits for its turn for longer than sleepsAfter sleeps, and so does its executor.
+// Waking both delays its next launch by wakeup: on an H100 a program with kernels of 6 µs took 145
+// µs from the end of one to the next launch where it waited for four other guests' turns in
+// between, and 7 µs where it was alone.
 const (
 	sleepsAfter = 200 * time.Microsecond
 	wakeup      = 140 * time.Microsecond
 )
 
-// awake returns the time without work in a phase, less what waking took after each turn. Without that, a guest with short
-// kernels that waits for its turns seems to need next to nothing of the GPU.
+// awake returns the time without work in a phase, less what waking took after each turn. Without
+// that, a guest with short kernels that waits for its turns seems to need next to nothing of the
+// GPU.
 func awake(g *Guest, length time.Duration, noWork float64) float64 {
 	turns := float64(g.Runs)
 	if waited := float64(length-g.Used) - noWork; waited <= turns*float64(sleepsAfter) {

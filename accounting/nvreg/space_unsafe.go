@@ -53,8 +53,8 @@ func NewFile(mem []byte) (File, error) {
 	return File{s}, err
 }
 
-// Store writes the register at off, a multiple of 4. Readers see registers change in the order of the stores. An
-// offset beyond the mapping is ignored, as on the bus.
+// Store writes the register at off, a multiple of 4. Readers see registers change in the order of
+// the stores. An offset beyond the mapping is ignored, as on the bus.
 func (f File) Store(off, value uint32) {
 	if off/4 >= f.n {
 		return

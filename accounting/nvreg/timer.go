@@ -2,8 +2,8 @@ package nvreg
 
 import "time"
 
-// NV_PTIMER_TIME_0 and _1: nanoseconds in steps of 32. The low word has time bits 31:5 at 31:5, the high word bits
-// 60:32 at 28:0.
+// NV_PTIMER_TIME_0 and _1: nanoseconds in steps of 32. The low word has time bits 31:5 at 31:5, the
+// high word bits 60:32 at 28:0.
 const (
 	PTimerTime0 = 0x009400
 	PTimerTime1 = 0x009410

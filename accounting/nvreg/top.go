@@ -45,7 +45,8 @@ const (
 	DeviceCopy     DeviceType = 0x13 // LCE, a logical copy engine
 )
 
-// Device is one entry of the device table. The bits are those of the three rows read as one 96-bit number.
+// Device is one entry of the device table. The bits are those of the three rows read as one 96-bit
+// number.
 type Device struct {
 	FaultID  uint16     // 10:0
 	Group    uint8      // 15:11

@@ -18,7 +18,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Footprint is what the host's processes hold while a guest is in some state, to compare with what they hold afterwards.
+// Footprint is what the host's processes hold while a guest is in some state, to compare with what
+// they hold afterwards.
 type Footprint struct {
 	GPU, Daemon, VM int                  // open files of the guest's GPU, the daemon, and its virtual GPU
 	files           [3]map[string]string // the same by descriptor, for messages
@@ -28,7 +29,8 @@ type Footprint struct {
 	Free            uint64 // bytes of GPU memory, by the GPU's own count
 }
 
-// Footprint measures a footprint. observer, a context of another guest, reads the GPU's free memory.
+// Footprint measures a footprint. observer, a context of another guest, reads the GPU's free
+// memory.
 func (h *Host) Footprint(vm string, observer *driver.Context) Footprint {
 	h.tb.Helper()
 	h.Until("the process for the next guest, which the daemon holds, too", h.awaitPrestarted)
@@ -106,8 +108,9 @@ func (f Footprint) LeftBehind(now Footprint) error {
 // channels is the default number of channels of a virtual GPU.
 const channels = 64
 
-// Channels counts the channels in use on the virtual GPU of that process. It reads what the device shows its guest in BAR2, which works
-// while a VM has it. Without a VMM there is no BAR2, and no channel.
+// Channels counts the channels in use on the virtual GPU of that process. It reads what the device
+// shows its guest in BAR2, which works while a VM has it. Without a VMM there is no BAR2, and no
+// channel.
 func Channels(pid int) (int, error) {
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", pid))
 	if err != nil {

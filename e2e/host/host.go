@@ -30,8 +30,9 @@ const GPUName = "gpu0"
 // startLimit bounds the time until a process answers.
 const startLimit = 10 * time.Minute
 
-// defaultTimeout is for conditions that take a soft GPU seconds of work. It may get half a busy processor or less, and take much longer
-// beside twenty busy processes, so that being slow is no failure.
+// defaultTimeout is for conditions that take a soft GPU seconds of work. It may get half a busy
+// processor or less, and take much longer beside twenty busy processes, so that being slow is no
+// failure.
 const defaultTimeout = 10 * time.Minute
 
 var built struct {
@@ -40,8 +41,8 @@ var built struct {
 	programs []string
 }
 
-// Programs builds vgpud, vgpuctl and the named programs of this tree, as `make build` does and once per test binary, and returns their
-// directory. A package's TestMain must call [Cleanup] last.
+// Programs builds vgpud, vgpuctl and the named programs of this tree, as `make build` does and once
+// per test binary, and returns their directory. A package's TestMain must call [Cleanup] last.
 func Programs(others ...string) (string, error) {
 	built.Lock()
 	defer built.Unlock()
@@ -114,7 +115,8 @@ type Host struct {
 	vmPIDs  []int // the guests' processes
 }
 
-// Start starts a soft GPU and the daemon, which shares it by policy. They end with the test; if it fails, their logs are shown.
+// Start starts a soft GPU and the daemon, which shares it by policy. They end with the test; if it
+// fails, their logs are shown.
 func Start(tb testing.TB, policy string, gpuFlags ...string) *Host {
 	tb.Helper()
 	return StartGPUs(tb, 1, policy, gpuFlags...)
@@ -165,7 +167,8 @@ func StartGPUs(tb testing.TB, n int, policy string, gpuFlags ...string) *Host {
 	return h
 }
 
-// softgpu returns the command line of a soft GPU to which guests' processes, which have users of their own, may connect.
+// softgpu returns the command line of a soft GPU to which guests' processes, which have users of
+// their own, may connect.
 func softgpu(socket string, flags []string) []string {
 	args := []string{"softgpu", "--socket", socket}
 	if os.Geteuid() == 0 {
@@ -195,7 +198,8 @@ func (h *Host) StartDaemon() {
 	h.await(h.Daemon, func() error { _, err := h.Client.Health(h.tb.Context()); return err })
 }
 
-// WriteConfig writes the daemon's configuration, which the daemon reads when it starts and on SIGHUP.
+// WriteConfig writes the daemon's configuration, which the daemon reads when it starts and on
+// SIGHUP.
 func (h *Host) WriteConfig() (path string) {
 	h.tb.Helper()
 	text, err := yaml.Marshal(h.Config)
@@ -244,7 +248,8 @@ func (h *Host) await(p *Process, ask func() error) {
 	})
 }
 
-// Until calls ask until it returns nil, or fails the test after Timeout. Then it logs the state of all processes and ends them.
+// Until calls ask until it returns nil, or fails the test after Timeout. Then it logs the state of
+// all processes and ends them.
 func (h *Host) Until(what string, ask func() error) {
 	h.tb.Helper()
 	if err := until(h.Timeout, ask); err != nil {

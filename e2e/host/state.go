@@ -31,8 +31,8 @@ const (
 	maxLogBytes = 256 << 10
 )
 
-// state describes what all processes are doing, to explain why a wait has failed. It ends the host's processes, since that is how they
-// dump their goroutines.
+// state describes what all processes are doing, to explain why a wait has failed. It ends the
+// host's processes, since that is how they dump their goroutines.
 func (h *Host) state() string {
 	var b strings.Builder
 	stacks := make([]byte, 1<<20)
@@ -78,7 +78,8 @@ func (h *Host) daemonAnswers() string {
 	return fmt.Sprintf("%s\n%v %v %v", text, err1, err2, err3)
 }
 
-// processes returns the IDs of the host's processes: this test's children and theirs, and the guests' of an earlier daemon.
+// processes returns the IDs of the host's processes: this test's children and theirs, and the
+// guests' of an earlier daemon.
 func (h *Host) processes() []int {
 	pids := make(map[int]bool)
 	var add func(pid int)
@@ -120,8 +121,8 @@ func usageOf(pids []int) map[string]usage {
 	return all
 }
 
-// describe describes a process's threads: their states, priorities, and what they wait for in the kernel; and how long they ran and
-// waited for a processor since before.
+// describe describes a process's threads: their states, priorities, and what they wait for in the
+// kernel; and how long they ran and waited for a processor since before.
 func describe(pid int, before map[string]usage) string {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	var b strings.Builder

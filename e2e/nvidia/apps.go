@@ -12,8 +12,8 @@ import (
 	"vgpud/gpu/corpus"
 )
 
-// app is a kernel of the corpus as a program that does not stop: iterations of some
-// rounds of its launches and its I/O (LoGA §5.1).
+// app is a kernel of the corpus as a program that does not stop: iterations of some rounds of its
+// launches and its I/O (LoGA §5.1).
 type app struct {
 	name   string
 	job    int
@@ -24,15 +24,15 @@ type app struct {
 	executed time.Duration
 }
 
-// appIteration is about how long an iteration is alone, and appDepth how many
-// launches a program has under way.
+// appIteration is about how long an iteration is alone, and appDepth how many launches a program
+// has under way.
 const (
 	appIteration = 3 * time.Millisecond
 	appDepth     = 16
 )
 
-// featureTests are the corpus' kernels that try an instruction or a feature of GPUs each
-// and stand for no program.
+// featureTests are the corpus' kernels that try an instruction or a feature of GPUs each and stand
+// for no program.
 var featureTests = []string{
 	"approx", "atomics", "barriers", "calls", "earlyreturn", "globals", "half", "indices", "inlineptx", "integers",
 	"localarray", "opcodes", "rounding", "say", "throttle", "warp",
@@ -41,8 +41,8 @@ var featureTests = []string{
 // likePapers are the programs that are most like the papers'.
 var likePapers = []string{"bfs/large", "hotspot/large", "kmeans/large", "lennardjones/large", "matmul/large", "nnlayer/large", "particlefilter/large", "srad/large"}
 
-// appNames are the programs: all of the corpus. The quick ones are those that are most
-// like the papers'.
+// appNames are the programs: all of the corpus. The quick ones are those that are most like the
+// papers'.
 func (b *bench) appNames() []string {
 	if b.tiny {
 		return []string{"vecadd/trivial"}
@@ -59,8 +59,8 @@ func (b *bench) appNames() []string {
 	return names
 }
 
-// crowd is a program's guest and guests with throttles beside it (LoGA §5.2), which
-// NEON can hold back.
+// crowd is a program's guest and guests with throttles beside it (LoGA §5.2), which NEON can hold
+// back.
 type crowd struct {
 	*bench
 	gates     *tenant.Gates

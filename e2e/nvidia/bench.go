@@ -18,8 +18,8 @@ import (
 type part struct {
 	name string
 	ids  []string
-	// takes is how long it may take, for which it measures less often than it would
-	// (see [bench.repeat]).
+	// takes is how long it may take, for which it measures less often than it would (see
+	// [bench.repeat]).
 	takes time.Duration
 	// apart reports whether it runs only if it is named, for the time that was asked for.
 	apart bool
@@ -103,8 +103,8 @@ const leastRuns = 3
 // runs is the number of runs if they fit into the part's time.
 func (b *bench) runs() int { return pick(b, 1, leastRuns, 5) }
 
-// repeat runs run [bench.runs] times. After [leastRuns] it stops if another run like the last one would end after the given
-// fraction of the part's time.
+// repeat runs run [bench.runs] times. After [leastRuns] it stops if another run like the last one
+// would end after the given fraction of the part's time.
 func (b *bench) repeat(part float64, run func(i int) error) error {
 	end := b.begin.Add(time.Duration(part * float64(b.takes)))
 	var last time.Duration
@@ -135,8 +135,8 @@ func (b *bench) rowOf(id string, value float64, runs []float64, how string) repo
 	return r
 }
 
-// add adds rows. It leaves out baselines that could not be measured, and rows without a value, a goal or a spread, which JSON
-// can't hold.
+// add adds rows. It leaves out baselines that could not be measured, and rows without a value, a
+// goal or a spread, which JSON can't hold.
 func (b *bench) add(rows ...report.Row) {
 	none := func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) }
 	for _, r := range rows {
@@ -177,8 +177,8 @@ func (b *bench) full(iterations int) tenant.Spin {
 // lengths are kernels of fixed work that last for given times, and how long they last.
 type lengths struct {
 	iterations []int
-	// alone is how long each is alone on the GPU, back to back with others of its kind,
-	// and block how long its blocks then take by %globaltimer.
+	// alone is how long each is alone on the GPU, back to back with others of its kind, and block
+	// how long its blocks then take by %globaltimer.
 	alone, block []time.Duration
 }
 
@@ -195,15 +195,15 @@ func (b *bench) scale(ctx context.Context, times ...time.Duration) (l lengths, e
 const scaleTries = 5
 
 // tells reports whether the lengths of few iterations and of eleven times as many tell what one
-// takes. Where others had the processors they may be the other way round, and a kernel made
-// by them would run for hours.
+// takes. Where others had the processors they may be the other way round, and a kernel made by them
+// would run for hours.
 func tells(took [2]time.Duration) bool { return took[0] > 0 && took[1] > took[0]+took[0]/4 }
 
-// scaleBy is scale by a program of the host, which then has the spins as its jobs,
-// behind those that it has, the last len(times).
+// scaleBy is scale by a program of the host, which then has the spins as its jobs, behind those
+// that it has, the last len(times).
 func (b *bench) scaleBy(ctx context.Context, m *member, times []time.Duration) (l lengths, err error) {
-	// Twice: what a launch costs beside its iterations falls out. And a GPU that was
-	// idle is slow for a while.
+	// Twice: what a launch costs beside its iterations falls out. And a GPU that was idle is slow
+	// for a while.
 	few, many := 2_000, 22_000
 	if b.kind == "soft" {
 		few, many = few/100, many/100
@@ -261,9 +261,9 @@ func (b *bench) warm(ctx context.Context, m *member, s tenant.Spin) error {
 // lengthRuns is how often a kernel's length is measured.
 const lengthRuns = 5
 
-// length is how long a spin is alone, back to back with others of its kind, all of
-// which are launched before the first is waited for; and how long its blocks take. It
-// leaves the member a job more.
+// length is how long a spin is alone, back to back with others of its kind, all of which are
+// launched before the first is waited for; and how long its blocks take. It leaves the member a job
+// more.
 func (b *bench) length(ctx context.Context, m *member, s tenant.Spin) (alone, block time.Duration, err error) {
 	j, err := m.load(ctx, tenant.Job{Spin: &s})
 	if err != nil {
@@ -288,8 +288,8 @@ func (b *bench) lengthOf(ctx context.Context, m *member, j int, as *tenant.Form)
 	if err != nil {
 		return 0, 0, err
 	}
-	// The host's part of each iteration, its first launch and the last one's end, is
-	// left out by a second length.
+	// The host's part of each iteration, its first launch and the last one's end, is left out by a
+	// second length.
 	half, err := m.run(ctx, tenant.Run{Job: j, Count: lengthRuns, Rounds: rounds / 2, Depth: min(depth, rounds/2), As: as})
 	if err != nil {
 		return 0, 0, err

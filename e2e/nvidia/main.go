@@ -1,6 +1,6 @@
-// Command nvidia measures vgpud on a real GPU: the daemon, guests as processes that attach over vfio-user, and programs of the
-// host beside them as baselines. It runs in parts of some minutes each. Each part adds its rows to one JSON file, from which the
-// page of results is made.
+// Command nvidia measures vgpud on a real GPU: the daemon, guests as processes that attach over
+// vfio-user, and programs of the host beside them as baselines. It runs in parts of some minutes
+// each. Each part adds its rows to one JSON file, from which the page of results is made.
 //
 //	run --part launch --out h100.json     one part
 //	run --out h100.json                   all parts without rows in the file
@@ -123,8 +123,8 @@ func run(ctx context.Context, args []string) error {
 	return measure(ctx, &o)
 }
 
-// explain writes reasons for missed goals into the file, after it has compared the rows with their goals anew if o.hold is set. It
-// writes everything or nothing.
+// explain writes reasons for missed goals into the file, after it has compared the rows with their
+// goals anew if o.hold is set. It writes everything or nothing.
 func explain(o *options) error {
 	file, err := report.Read(o.out)
 	if err != nil {

@@ -13,12 +13,11 @@ import (
 // neonConfig is for the two channels of each of our guests, its own and the context's.
 var neonConfig = neon.PerChannels(2)
 
-// neonRounds is how many rounds of NEON, but for the draining in them, a program's window
-// has. In one of a round or two its turnaround says where in a round that began.
+// neonRounds is how many rounds of NEON, but for the draining in them, a program's window has. In
+// one of a round or two its turnaround says where in a round that began.
 const neonRounds = 6
 
-// withNeon reports whether a program is measured under NEON, whose windows are long: only some
-// are.
+// withNeon reports whether a program is measured under NEON, whose windows are long: only some are.
 func (c *crowd) withNeon(a *app) bool { return c.tiny || slices.Contains(likePapers, a.name) }
 
 // neonWindow is a program's window under NEON beside others of these guests.
@@ -63,8 +62,8 @@ func (g *neonGate) Progress(o neon.Owner) neon.Progress {
 	return neon.Progress{Submitted: submitted, Completed: completed, LastSubmit: last}
 }
 
-// startNeon has NEON account for the first n tenants, and schedule them too where
-// that is asked for, until stop is called.
+// startNeon has NEON account for the first n tenants, and schedule them too where that is asked
+// for, until stop is called.
 func startNeon(ctx context.Context, gates *tenant.Gates, n int, schedule bool) (stop func()) {
 	gate := &neonGate{gates: gates}
 	for i := range n {

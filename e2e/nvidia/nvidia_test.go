@@ -39,9 +39,9 @@ func harness(t *testing.T) (programs, self string) {
 	return programs, self
 }
 
-// TestEveryPartOnASoftGPU has each part do next to nothing on a GPU in software, as
-// it does on a real one: it must find a value for each of its rows but those that only
-// hardware has, in the format that there is to be.
+// TestEveryPartOnASoftGPU has each part do next to nothing on a GPU in software, as it does on a
+// real one: it must find a value for each of its rows but those that only hardware has, in the
+// format that there is to be.
 func TestEveryPartOnASoftGPU(t *testing.T) {
 	programs, self := harness(t)
 	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true}
@@ -86,8 +86,7 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 	}
 }
 
-// TestPartsMakeEveryRow holds that the parts' rows are all that there are to be, each
-// in one part.
+// TestPartsMakeEveryRow holds that the parts' rows are all that there are to be, each in one part.
 func TestPartsMakeEveryRow(t *testing.T) {
 	made := make(map[string]int)
 	for _, p := range parts {

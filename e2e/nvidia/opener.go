@@ -49,8 +49,7 @@ func probe(ctx context.Context, o *options) (d device, err error) {
 	return device{info.Properties.Name, driver, info.Properties.SMs}, err
 }
 
-// found is the GPU that is meant, as the daemon's program finds it, and the driver's
-// version.
+// found is the GPU that is meant, as the daemon's program finds it, and the driver's version.
 func found(ctx context.Context, o *options) (info nvidia.Info, driver string, err error) {
 	out, err := exec.CommandContext(ctx, filepath.Join(o.programs, "vgpud"), "probe").Output()
 	if err != nil {

@@ -35,9 +35,9 @@ func TestEvictionIsHeldToItsChunk(t *testing.T) {
 	}
 }
 
-// TestEvictionRowIsTheWorstKernels holds that one kernel above its bound is a goal
-// missed, however many are below theirs, that the daemon's evictions are told from a
-// program's, and that those that stay as they are are none of these.
+// TestEvictionRowIsTheWorstKernels holds that one kernel above its bound is a goal missed, however
+// many are below theirs, that the daemon's evictions are told from a program's, and that those that
+// stay as they are are none of these.
 func TestEvictionRowIsTheWorstKernels(t *testing.T) {
 	stops := [][]float64{{300, 310, 320}, {330, 340, 700}}
 	short := tenant.Form{Form: 1, Group: 1, Task: 5 * time.Microsecond}
@@ -76,8 +76,7 @@ func TestEvictionRowIsTheWorstKernels(t *testing.T) {
 	}
 }
 
-// TestWhatWasNotMeasuredIsNoRow keeps what is no number out of the file, which could
-// not hold it.
+// TestWhatWasNotMeasuredIsNoRow keeps what is no number out of the file, which could not hold it.
 func TestWhatWasNotMeasuredIsNoRow(t *testing.T) {
 	b := &bench{options: &options{progress: t.Output()}, found: &report.File{}}
 	r := b.row("share_error", []float64{0.01}, "how")
@@ -116,8 +115,8 @@ func TestQuickKernelsExist(t *testing.T) {
 	}
 }
 
-// TestFairDistanceGoesByMediansOverRuns has programs that are fair in the median, and in
-// no run of two alike.
+// TestFairDistanceGoesByMediansOverRuns has programs that are fair in the median, and in no run of
+// two alike.
 func TestFairDistanceGoesByMediansOverRuns(t *testing.T) {
 	found := []fairMeasure{
 		{turns: map[string][]float64{"dfq": {2, 4, 8}, "none": {8, 8, 8}, "neon": {12}}, fair: []float64{4, 4, 4}},
@@ -147,8 +146,8 @@ func TestFairDistanceGoesByMediansOverRuns(t *testing.T) {
 	}
 }
 
-// TestNoSchemeIsAlwaysTheFirst holds that each scheme comes first and last for a
-// program, and for each other program in a run.
+// TestNoSchemeIsAlwaysTheFirst holds that each scheme comes first and last for a program, and for
+// each other program in a run.
 func TestNoSchemeIsAlwaysTheFirst(t *testing.T) {
 	for _, c := range []struct{ run, program, otherRun, otherProgram int }{{0, 0, 0, 1}, {0, 0, 1, 0}, {2, 3, 2, 4}, {1, 28, 2, 28}} {
 		one, other := turnOf(c.run, c.program), turnOf(c.otherRun, c.otherProgram)
@@ -178,8 +177,8 @@ func TestTurnaroundGoesFromEndToEnd(t *testing.T) {
 	}
 }
 
-// TestCostGoesByMediansOverRuns has one program that costs half as much again in the
-// median, and one with NEON's cost in the only run that it has.
+// TestCostGoesByMediansOverRuns has one program that costs half as much again in the median, and
+// one with NEON's cost in the only run that it has.
 func TestCostGoesByMediansOverRuns(t *testing.T) {
 	m := &costMeasure{times: make([][watches][]float64, 2)}
 	m.times[0][byNobody], m.times[0][byDaemon] = []float64{2, 2, 4}, []float64{3, 9, 3}
@@ -194,8 +193,8 @@ func TestCostGoesByMediansOverRuns(t *testing.T) {
 	}
 }
 
-// TestCostSaysWhatProgramsMakeItsMeans has a mean that one of three programs makes, and a column that
-// nothing was measured of.
+// TestCostSaysWhatProgramsMakeItsMeans has a mean that one of three programs makes, and a column
+// that nothing was measured of.
 func TestCostSaysWhatProgramsMakeItsMeans(t *testing.T) {
 	b := &bench{options: &options{}}
 	r := b.rowOf("accounting_cost_10us", 0.03, []float64{0.01, 0.1}, "how")
@@ -212,8 +211,8 @@ func TestCostSaysWhatProgramsMakeItsMeans(t *testing.T) {
 	}
 }
 
-// TestUrgentRowsAreOfPauses holds that the goals are about kernels after pauses, with those
-// back to back as further rows, and that what the batch guest keeps is a goal, too.
+// TestUrgentRowsAreOfPauses holds that the goals are about kernels after pauses, with those back to
+// back as further rows, and that what the batch guest keeps is a goal, too.
 func TestUrgentRowsAreOfPauses(t *testing.T) {
 	u := &contest{
 		bench: &bench{options: &options{}, found: &report.File{}}, form: &tenant.Form{Form: 4, Group: 2}, without: errors.New("there is none"), rushes: rushes[:3],
@@ -237,8 +236,8 @@ func TestUrgentRowsAreOfPauses(t *testing.T) {
 	}
 }
 
-// TestNeonHasWholeRounds holds that a program's windows under NEON are not shorter than
-// its rounds, beside figure 7's throttles and figure 11's.
+// TestNeonHasWholeRounds holds that a program's windows under NEON are not shorter than its rounds,
+// beside figure 7's throttles and figure 11's.
 func TestNeonHasWholeRounds(t *testing.T) {
 	b := &bench{options: &options{}}
 	c := &crowd{bench: b}
@@ -275,8 +274,8 @@ func TestBatchKeepsWhatItLaunchedOfThatAlone(t *testing.T) {
 	}
 }
 
-// TestFormsThatComputeAnotherThingMeetNoGoal has a form that costs nothing, and what it
-// computes is not the original's.
+// TestFormsThatComputeAnotherThingMeetNoGoal has a form that costs nothing, and what it computes is
+// not the original's.
 func TestFormsThatComputeAnotherThingMeetNoGoal(t *testing.T) {
 	for _, same := range []bool{true, false} {
 		b := &bench{options: &options{progress: t.Output()}, found: &report.File{}}
@@ -294,8 +293,7 @@ func TestFormsThatComputeAnotherThingMeetNoGoal(t *testing.T) {
 	}
 }
 
-// TestUsedIsOfAllGuests holds that a guest that the daemon does not know has not used
-// nothing.
+// TestUsedIsOfAllGuests holds that a guest that the daemon does not know has not used nothing.
 func TestUsedIsOfAllGuests(t *testing.T) {
 	vms := []api.VM{{Name: "b", GPUSeconds: 2}, {Name: "a", GPUSeconds: 0.5}, {Name: "c"}}
 	used, err := usedBy(vms, []*member{{name: "a"}, {name: "b"}})
@@ -307,8 +305,8 @@ func TestUsedIsOfAllGuests(t *testing.T) {
 	}
 }
 
-// TestUrgentTableHasBothPrograms has one world that was measured, and one in which only
-// the first rush was.
+// TestUrgentTableHasBothPrograms has one world that was measured, and one in which only the first
+// rush was.
 func TestUrgentTableHasBothPrograms(t *testing.T) {
 	u := &contest{
 		rushes:  rushes[:2],

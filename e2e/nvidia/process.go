@@ -26,8 +26,8 @@ type member struct {
 	spins   []int              // numbers of jobs, where it has several of a kind
 }
 
-// newMember starts a tenant and hands it its setup. It is of use once it was
-// awaited. The caller ends it, also after an error where there is one.
+// newMember starts a tenant and hands it its setup. It is of use once it was awaited. The caller
+// ends it, also after an error where there is one.
 func newMember(dir string, cmd *exec.Cmd, s tenant.Setup) (*member, error) {
 	in, err := cmd.StdinPipe()
 	if err != nil {

@@ -92,8 +92,8 @@ func TestPartsAreDoneWhenTheirRowsAreThere(t *testing.T) {
 	}
 }
 
-// TestPartsThatMayNotFitArePutOff has less time than any part may take, and more than
-// one that is there already does.
+// TestPartsThatMayNotFitArePutOff has less time than any part may take, and more than one that is
+// there already does.
 func TestPartsThatMayNotFitArePutOff(t *testing.T) {
 	var progress strings.Builder
 	out := filepath.Join(t.TempDir(), "soft.json")
@@ -118,8 +118,7 @@ func TestPartsThatMayNotFitArePutOff(t *testing.T) {
 	}
 }
 
-// TestResultsOfAnotherGPUAreNotAddedTo holds that this is found out before anything is
-// measured.
+// TestResultsOfAnotherGPUAreNotAddedTo holds that this is found out before anything is measured.
 func TestResultsOfAnotherGPUAreNotAddedTo(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "h100.json")
 	other := report.File{GPU: "NVIDIA H100", Driver: "580", Rows: []report.Row{report.NewRow("share_error", []float64{0.01})}}

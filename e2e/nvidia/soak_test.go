@@ -103,8 +103,8 @@ func TestGoroutinesAreCounted(t *testing.T) {
 	}
 }
 
-// TestSoakRowsSayWhatWentWrong has two seats whose errors are opposite in part, something
-// lost and something not recovered.
+// TestSoakRowsSayWhatWentWrong has two seats whose errors are opposite in part, something lost and
+// something not recovered.
 func TestSoakRowsSayWhatWentWrong(t *testing.T) {
 	s := &soaked{
 		bench: &bench{options: &options{progress: t.Output(), seed: 3}, found: &report.File{}},

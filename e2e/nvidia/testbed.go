@@ -23,11 +23,12 @@ import (
 
 const gpuName = "gpu0"
 
-// startLimit bounds the time in which everything starts: CUDA takes up to a second for a context, and modules are compiled.
+// startLimit bounds the time in which everything starts: CUDA takes up to a second for a context,
+// and modules are compiled.
 const startLimit = time.Minute
 
-// testbed is the daemon on one GPU, and tenants on it: guests of the daemon and
-// programs of the host.
+// testbed is the daemon on one GPU, and tenants on it: guests of the daemon and programs of the
+// host.
 type testbed struct {
 	programs, self string
 	cells          string
@@ -42,8 +43,8 @@ type testbed struct {
 	guests         []string
 }
 
-// newTestbed starts the daemon, and before it the GPU where that is in software. The
-// caller closes it, also after an error.
+// newTestbed starts the daemon, and before it the GPU where that is in software. The caller closes
+// it, also after an error.
 func newTestbed(ctx context.Context, o *options) (*testbed, error) {
 	dir, err := os.MkdirTemp("", "vgpud-") // paths of sockets are short
 	if err != nil {
@@ -109,8 +110,8 @@ func (h *testbed) configure() (path string, err error) {
 	return path, nil
 }
 
-// startDaemon starts the daemon under the policy, for the first time or again: it
-// finds the guests that there are.
+// startDaemon starts the daemon under the policy, for the first time or again: it finds the guests
+// that there are.
 func (h *testbed) startDaemon(ctx context.Context) error {
 	path, err := h.configure()
 	if err != nil {
@@ -145,8 +146,8 @@ func (h *testbed) setPolicy(ctx context.Context, policy string) error {
 	return err
 }
 
-// setShallow has the kernels of guests that are suspended left on the GPU to their
-// end, as LoGA has to, or taken off it.
+// setShallow has the kernels of guests that are suspended left on the GPU to their end, as LoGA has
+// to, or taken off it.
 func (h *testbed) setShallow(ctx context.Context, shallow bool) error {
 	if h.shallow == shallow {
 		return nil
@@ -282,8 +283,7 @@ func together(ctx context.Context, tasks ...task) ([]*tenant.Ran, error) {
 	return rans, errors.Join(errs...)
 }
 
-// used is what accounting says that the guests have used of the GPU, in the order of
-// the members.
+// used is what accounting says that the guests have used of the GPU, in the order of the members.
 func (h *testbed) used(ctx context.Context, all []*member) ([]time.Duration, error) {
 	vms, err := h.client.VMs(ctx)
 	if err != nil {
@@ -304,15 +304,14 @@ func usedBy(vms []api.VM, all []*member) ([]time.Duration, error) {
 	return used, nil
 }
 
-// accountingLag is how long after work its accounting may come: a round, and what
-// the hardware needs to hand its record over.
+// accountingLag is how long after work its accounting may come: a round, and what the hardware
+// needs to hand its record over.
 const accountingLag = 100 * time.Millisecond
 
 // rest sleeps for d, so that accounting can catch up.
 func rest(ctx context.Context, d time.Duration) error { return clock.Sleep(ctx, clock.Real{}, d) }
 
-// solo starts a program of the host and has do use it, while nobody else uses the
-// GPU.
+// solo starts a program of the host and has do use it, while nobody else uses the GPU.
 func (h *testbed) solo(ctx context.Context, do func(*member) error) error {
 	m, err := h.native(ctx, "solo")
 	if err == nil {
@@ -324,8 +323,7 @@ func (h *testbed) solo(ctx context.Context, do func(*member) error) error {
 	return err
 }
 
-// close ends everything, tenants first and the GPU last, and removes the logs unless
-// keep is set.
+// close ends everything, tenants first and the GPU last, and removes the logs unless keep is set.
 func (h *testbed) close(keep bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()

@@ -11,8 +11,8 @@ type Options struct {
 	// Kernels is how many kernels are remembered, the most recently used ones. Zero: 256. One takes
 	// about 4 KiB.
 	Kernels int
-	// Penalty is the weight of the L2 penalty against the mean squared error, with
-	// all features scaled to variance 1; zero: 0.001.
+	// Penalty is the weight of the L2 penalty against the mean squared error, with all features
+	// scaled to variance 1; zero: 0.001.
 	Penalty float64
 }
 

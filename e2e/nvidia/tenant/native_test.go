@@ -15,8 +15,8 @@ func (twoGPUs) DeviceGet(i int) (cuda.Device, error) { return cuda.Device(i), ni
 
 func (twoGPUs) DeviceGetUUID(d cuda.Device) ([16]byte, error) { return [16]byte{0xab, byte(d)}, nil }
 
-// TestNativeProgramsAreOnTheGuestsGPU has programs that guests are compared with on a host
-// where the daemon has the second GPU.
+// TestNativeProgramsAreOnTheGuestsGPU has programs that guests are compared with on a host where
+// the daemon has the second GPU.
 func TestNativeProgramsAreOnTheGuestsGPU(t *testing.T) {
 	d := twoGPUs{cudatest.New()}
 	for name, want := range map[string]int{"": 0, "GPU-ab000000-0000-0000-0000-000000000000": 0, "GPU-ab010000-0000-0000-0000-000000000000": 1, "1": 1} {

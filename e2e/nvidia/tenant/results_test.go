@@ -22,8 +22,8 @@ func (m *memoryGPU) copyOut(_ context.Context, dst []byte, src uint64) error {
 	return nil
 }
 
-// TestResultsAreMadeAnew has a launch that does nothing, behind one that did all: what the
-// first left is not taken for the second's.
+// TestResultsAreMadeAnew has a launch that does nothing, behind one that did all: what the first
+// left is not taken for the second's.
 func TestResultsAreMadeAnew(t *testing.T) {
 	g := &memoryGPU{mem: bytes.Repeat([]byte{7}, 64)}
 	j := &job{results: []result{{8, 16}, {32, 4}}, outputs: []result{{40, 8}}}

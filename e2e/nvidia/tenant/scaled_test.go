@@ -9,8 +9,8 @@ import (
 	"vgpud/gpu/soft"
 )
 
-// roomyGPU is a GPU in software that has all the memory that is asked for, as long as
-// nobody uses it.
+// roomyGPU is a GPU in software that has all the memory that is asked for, as long as nobody uses
+// it.
 type roomyGPU struct {
 	*bare
 	next uint64
@@ -24,8 +24,8 @@ func (r *roomyGPU) alloc(_ context.Context, bytes uint64) (uint64, error) {
 
 func (r *roomyGPU) copyIn(context.Context, uint64, []byte) error { return nil }
 
-// TestScaledKernelsCanBeLaunched holds that there is each kernel, with parameters of
-// the sizes of the arguments, blocks that a GPU takes, and memory to be compared.
+// TestScaledKernelsCanBeLaunched holds that there is each kernel, with parameters of the sizes of
+// the arguments, blocks that a GPU takes, and memory to be compared.
 func TestScaledKernelsCanBeLaunched(t *testing.T) {
 	device, err := soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
 	if err != nil {

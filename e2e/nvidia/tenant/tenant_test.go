@@ -72,8 +72,7 @@ func TestRunEndsInTheMiddleOfAnIteration(t *testing.T) {
 	}
 }
 
-// TestRunGoesOnAfterTheWindow has more launches than are counted, before the window and
-// after it.
+// TestRunGoesOnAfterTheWindow has more launches than are counted, before the window and after it.
 func TestRunGoesOnAfterTheWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tn, f := newFake(1)

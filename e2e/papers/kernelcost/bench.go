@@ -22,8 +22,8 @@ type Bench struct {
 	address map[string]uint64
 }
 
-// New loads a module, which is the kernel's own or made from it, and sets up the case's buffers. Costs nil is the
-// model's default.
+// New loads a module, which is the kernel's own or made from it, and sets up the case's buffers.
+// Costs nil is the model's default.
 func New(parsed *ptx.Module, c *corpus.Case, costs *simt.CostModel) (*Bench, error) {
 	module, err := simt.Load(context.Background(), parsed, simt.Options{Costs: costs})
 	if err != nil {
@@ -105,8 +105,8 @@ func (b *Bench) Params(entry string, args []corpus.Arg, extra []byte) ([]byte, e
 	return params, nil
 }
 
-// GPU is what executes: so many SMs with room for so many blocks and threads. A simple instruction of a warp takes the
-// whole GPU WarpTime.
+// GPU is what executes: so many SMs with room for so many blocks and threads. A simple instruction
+// of a warp takes the whole GPU WarpTime.
 type GPU struct {
 	SMs      int
 	Blocks   int // an SM's
@@ -114,8 +114,8 @@ type GPU struct {
 	WarpTime uint64 // nanoseconds
 }
 
-// Run executes a launch to its end, and returns what it did and the SM cycles until its last block ended: up to as
-// many blocks as fit on each SM, the SM that is furthest behind going next.
+// Run executes a launch to its end, and returns what it did and the SM cycles until its last block
+// ended: up to as many blocks as fit on each SM, the SM that is furthest behind going next.
 func (b *Bench) Run(g GPU, entry string, grid, block gpu.Dim3, shared uint64, params []byte) (simt.Counts, uint64, error) {
 	kernel := b.Module.Kernel(entry)
 	if kernel == nil {

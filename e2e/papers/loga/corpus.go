@@ -44,8 +44,8 @@ const (
 
 var softGPU = kernelcost.GPU{SMs: sms, Blocks: 32, Threads: 2048, WarpTime: uint64(warpTime)}
 
-// interpret runs each kernel of the corpus once and returns how long its
-// launches last on the soft GPU, by its cost model.
+// interpret runs each kernel of the corpus once and returns how long its launches last on the soft
+// GPU, by its cost model.
 func interpret(size corpus.Size) ([]application, error) {
 	all := corpus.All()
 	apps, errs := make([]application, len(all)), make([]error, len(all))

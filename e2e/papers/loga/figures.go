@@ -106,8 +106,7 @@ func overheads(a application, neighbours []tenant, seconds time.Duration, seed u
 	return values, nil
 }
 
-// overhead redoes figure 7: programs beside ten throttles, by accounting, without any
-// scheduling.
+// overhead redoes figure 7: programs beside ten throttles, by accounting, without any scheduling.
 func overhead(apps []application, number string, length time.Duration, seconds time.Duration, seeds int, paper string) (figure, error) {
 	f := figure{
 		Number: number, Paper: paper,
@@ -254,8 +253,8 @@ func farthest(rows []row, column int, want func(row) float64) (off float64) {
 	return off
 }
 
-// kernelLength redoes figure 9: the length of throttle's kernels as measured by
-// polling all the time.
+// kernelLength redoes figure 9: the length of throttle's kernels as measured by polling all the
+// time.
 func kernelLength(seconds time.Duration, seeds int) (figure, error) {
 	all := []by{
 		{"LoGA", full(loga), false}, {"LoGA publ.", full(publishedLoga), false}, {"ours", full(ours), false},

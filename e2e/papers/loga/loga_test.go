@@ -42,8 +42,7 @@ func TestInterpret(t *testing.T) {
 	}
 }
 
-// Accounting and fair queueing reach what they are held to, and the printed rule
-// does not.
+// Accounting and fair queueing reach what they are held to, and the printed rule does not.
 func TestTargets(t *testing.T) {
 	counts, seeds := []int{1, 2, 4, 12}, 1
 	if testing.Short() {
@@ -136,8 +135,8 @@ func TestFigures(t *testing.T) {
 	})
 }
 
-// TestMoreWeightIsMoreTime: beside guests that pause, a program has the more of the GPU the
-// more weight it has.
+// TestMoreWeightIsMoreTime: beside guests that pause, a program has the more of the GPU the more
+// weight it has.
 func TestMoreWeightIsMoreTime(t *testing.T) {
 	few := applications(t)[:2]
 	c, err := compete(few, weighings(), 5*time.Second, cudaChannels, 1)
@@ -154,8 +153,8 @@ func TestMoreWeightIsMoreTime(t *testing.T) {
 	}
 }
 
-// TestPhasesGrowWithChannels: LoGA polls for 1 ms for each channel, and then does not for 5
-// ms for each, as published without any variation.
+// TestPhasesGrowWithChannels: LoGA polls for 1 ms for each channel, and then does not for 5 ms for
+// each, as published without any variation.
 func TestPhasesGrowWithChannels(t *testing.T) {
 	for each, want := range map[int]time.Duration{0: 5 * 12 * 6 * time.Millisecond, 1: 5 * 6 * time.Millisecond} {
 		e := experiment{tenants: throttles(5, time.Millisecond, 0), policy: "loga", watch: publishedLoga, channels: each}

@@ -23,8 +23,8 @@ const quotaTime = 5 * time.Second
 // every says which programs of the corpus are tried: a fraction of them.
 const every = 5
 
-// A capped guest that has the GPU for itself gets its cap, within two points and
-// a kernel, whatever its kernels and however the GPU is watched.
+// A capped guest that has the GPU for itself gets its cap, within two points and a kernel, whatever
+// its kernels and however the GPU is watched.
 func TestCaps(t *testing.T) {
 	apps := applications(t)
 	type job struct {
@@ -62,8 +62,8 @@ func TestCaps(t *testing.T) {
 	t.Logf("%d runs: at worst %.2f points from the cap", len(outs), 100*worst)
 }
 
-// A guarantee holds beside guests of eight times the weight, which share the rest
-// by theirs, and the GPU is busy all the time.
+// A guarantee holds beside guests of eight times the weight, which share the rest by theirs, and
+// the GPU is busy all the time.
 func TestGuarantees(t *testing.T) {
 	apps := applications(t)
 	type job struct {
@@ -100,8 +100,8 @@ func TestGuarantees(t *testing.T) {
 	lacking, uneven := 0.0, 0.0
 	for i, out := range outs {
 		j := jobs[i]
-		// Of what the switches between contexts leave. What is accounted where
-		// polling is in one piece may be off by more than this is about.
+		// Of what the switches between contexts leave. What is accounted where polling is in one
+		// piece may be off by more than this is about.
 		got, times, all := 0.0, out.truth, time.Duration(0)
 		whole := j.e.watch.Piece < 0
 		if whole {

@@ -194,13 +194,13 @@ func accounted(out *outcome) (points, ofOwn float64) {
 	return points, ofOwn
 }
 
-// saturating is how much of the time a guest may be without work and still count as one that
-// always has some.
+// saturating is how much of the time a guest may be without work and still count as one that always
+// has some.
 const saturating = 0.1
 
 // entitled returns each guest's entitlement to the time that all used together: what it used if it
-// had no work for more than a tenth of the time, and otherwise its part of the rest by weight.
-// used and noWork are parts of the time.
+// had no work for more than a tenth of the time, and otherwise its part of the rest by weight. used
+// and noWork are parts of the time.
 func entitled(weights, used, noWork []float64) []float64 {
 	all := floats.Sum(used)
 	demands := make([]float64, len(weights))

@@ -13,8 +13,8 @@ type Owner uint32
 type Gate interface {
 	// Owners returns those that have channels now. The result is valid until the next call.
 	Owners() []Owner
-	// Admit lets exactly the given owners' commands be fetched and holds all others'. Commands
-	// that were fetched run to their end.
+	// Admit lets exactly the given owners' commands be fetched and holds all others'. Commands that
+	// were fetched run to their end.
 	Admit(owners []Owner)
 	// Drained reports whether all commands that were fetched have ended.
 	Drained() bool

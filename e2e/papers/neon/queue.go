@@ -1,12 +1,12 @@
-// Package neon is NEON, disengaged scheduling, as LoGA §5.1 compares itself with it: its
-// accounting by sampling, and its scheduler, disengaged fair queueing. It is a baseline that the
-// product is measured against, in simulated time and on a real GPU. No product code uses it.
+// Package neon is NEON, disengaged scheduling, as LoGA §5.1 compares itself with it: its accounting
+// by sampling, and its scheduler, disengaged fair queueing. It is a baseline that the product is
+// measured against, in simulated time and on a real GPU. No product code uses it.
 package neon
 
 import "time"
 
-// Queue is disengaged fair queueing: an owner that is ahead of the least virtual time by more
-// than a free run sits out the next one.
+// Queue is disengaged fair queueing: an owner that is ahead of the least virtual time by more than
+// a free run sits out the next one.
 type Queue struct {
 	freeRun time.Duration
 	virtual []time.Duration // by owner
@@ -17,8 +17,8 @@ func NewQueue(c Config, n int) *Queue {
 	return &Queue{freeRun: c.FreeRun, virtual: make([]time.Duration, n)}
 }
 
-// Allow charges a round's sampling and returns which owners may run in the next free run. It is
-// the allow function of [NewSampling].
+// Allow charges a round's sampling and returns which owners may run in the next free run. It is the
+// allow function of [NewSampling].
 func (q *Queue) Allow(sampled []Sample) (allowed []Owner) {
 	least, found := time.Duration(0), false
 	for _, o := range sampled {

@@ -22,8 +22,7 @@ func TestRoundIsFreeRunAndEachAlone(t *testing.T) {
 	}
 }
 
-// TestQueueHoldsWhoIsAhead has one owner with commands ten times as long as the
-// other's.
+// TestQueueHoldsWhoIsAhead has one owner with commands ten times as long as the other's.
 func TestQueueHoldsWhoIsAhead(t *testing.T) {
 	q := NewQueue(PerChannels(2), 2)
 	sampled := []Sample{{Owner: 0, Commands: 1, Charged: 50 * time.Millisecond}, {Owner: 1, Commands: 1, Charged: 5 * time.Millisecond}}
@@ -39,8 +38,8 @@ func TestQueueHoldsWhoIsAhead(t *testing.T) {
 	}
 }
 
-// TestQueueForgetsTimeNotUsed has an owner come back after it did nothing for long: it
-// gets no credit for that.
+// TestQueueForgetsTimeNotUsed has an owner come back after it did nothing for long: it gets no
+// credit for that.
 func TestQueueForgetsTimeNotUsed(t *testing.T) {
 	q := NewQueue(PerChannels(2), 2)
 	const long = 100

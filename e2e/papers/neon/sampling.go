@@ -9,8 +9,8 @@ import (
 type Config struct {
 	// Alone is how long each owner runs by itself in a sampling phase: 5 ms.
 	Alone time.Duration
-	// FreeRun is how long all run together after it, for each owner: five times Alone, which is
-	// the ratio of LoGA §5.1.
+	// FreeRun is how long all run together after it, for each owner: five times Alone, which is the
+	// ratio of LoGA §5.1.
 	FreeRun time.Duration
 	// Poll is the time between two checks for completions: 1 ms (LoGA §2.3).
 	Poll time.Duration
@@ -18,8 +18,8 @@ type Config struct {
 	DrainAtMost time.Duration
 }
 
-// PerChannels returns the configuration where each guest has so many channels: 1 ms of sampling
-// and 5 ms of free run for each channel (LoGA §5.1).
+// PerChannels returns the configuration where each guest has so many channels: 1 ms of sampling and
+// 5 ms of free run for each channel (LoGA §5.1).
 func PerChannels(channels int) Config {
 	n := time.Duration(channels)
 	return Config{Alone: n * time.Millisecond, FreeRun: 5 * n * time.Millisecond}
@@ -31,11 +31,10 @@ func (c Config) RoundLength(owners int) time.Duration {
 	return time.Duration(owners) * (c.FreeRun + c.Alone)
 }
 
-// Sampling is NEON's accounting (LoGA §2.3). Each round it suspends all owners and waits until
-// the commands that were fetched have ended (draining). Then it lets each owner run alone for a
-// while and polls for completions, and after that lets those that the policy allows run freely.
-// An owner's mean command length while it was alone decides which part of the free run it is
-// charged.
+// Sampling is NEON's accounting (LoGA §2.3). Each round it suspends all owners and waits until the
+// commands that were fetched have ended (draining). Then it lets each owner run alone for a while
+// and polls for completions, and after that lets those that the policy allows run freely. An
+// owner's mean command length while it was alone decides which part of the free run it is charged.
 //
 // It is a state machine without a clock: Step is called at the instants that it asks for.
 type Sampling struct {
@@ -67,8 +66,8 @@ type Round struct {
 // Sample is what was found out about one owner.
 type Sample struct {
 	Owner Owner
-	// Commands is how many were seen to complete while the owner ran alone, and Busy the time
-	// that they took, as far as polling for completions tells.
+	// Commands is how many were seen to complete while the owner ran alone, and Busy the time that
+	// they took, as far as polling for completions tells.
 	Commands uint64
 	Busy     time.Duration
 	// Charged is Busy and the owner's part of the free run before, in proportion to the mean
@@ -116,9 +115,9 @@ func setDefault(field *time.Duration, value time.Duration) {
 	}
 }
 
-// Step continues at time now and returns when it is to be called next. If a sampling phase has
-// just ended, round is what it and the free run before it came to, valid until the next call.
-// Otherwise round is nil.
+// Step continues at time now and returns when it is to be called next. If a sampling phase has just
+// ended, round is what it and the free run before it came to, valid until the next call. Otherwise
+// round is nil.
 func (s *Sampling) Step(now time.Duration) (next time.Duration, round *Round) {
 	switch s.state {
 	case free:
@@ -183,8 +182,8 @@ func (s *Sampling) nextAlone(now time.Duration) *Round {
 	return &s.round
 }
 
-// poll adds the completions since the last poll. A command began when it was submitted, or when
-// the one before it was seen to complete: NEON traps submissions while it samples, but notices
+// poll adds the completions since the last poll. A command began when it was submitted, or when the
+// one before it was seen to complete: NEON traps submissions while it samples, but notices
 // completions only when it polls.
 func (s *Sampling) poll(now time.Duration) {
 	o := &s.samples[s.current]

@@ -73,8 +73,7 @@ func (s *testGate) run(n *Sampling, end time.Duration, each func(*Round)) {
 	}
 }
 
-// Of saturating guests NEON learns the command lengths well enough to share out
-// the free run.
+// Of saturating guests NEON learns the command lengths well enough to share out the free run.
 func TestSamplingSharesByMeanLength(t *testing.T) {
 	s := newGate(
 		accountingtest.Throttle(1, 2*time.Millisecond, 1, 1),
@@ -102,8 +101,8 @@ func TestSamplingSharesByMeanLength(t *testing.T) {
 	}
 }
 
-// It idles the GPU as each guest that doesn't saturate it runs alone, where
-// watching the registers costs nothing: the paper's point.
+// It idles the GPU as each guest that doesn't saturate it runs alone, where watching the registers
+// costs nothing: the paper's point.
 func TestSamplingIdlesTheGPU(t *testing.T) {
 	load := func() []*accountingtest.Group {
 		g := []*accountingtest.Group{accountingtest.Throttle(1, time.Millisecond, 1, 1)}
@@ -143,8 +142,8 @@ func TestSamplingGate(t *testing.T) {
 	}
 }
 
-// Nobody is let run alone before what the others have on the GPU has ended: neither the
-// first, after the free run, nor those after it.
+// Nobody is let run alone before what the others have on the GPU has ended: neither the first,
+// after the free run, nor those after it.
 func TestSamplingDrains(t *testing.T) {
 	s := newGate(
 		accountingtest.Throttle(1, 7*time.Millisecond, 1, 1),

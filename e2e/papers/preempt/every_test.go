@@ -9,8 +9,8 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestAdaptiveEvery tests EffiSha §6.3: "making several checks per time slice (we use 10 in our experiments)", with l
-// "the estimated length of each iteration of the device while loop".
+// TestAdaptiveEvery tests EffiSha §6.3: "making several checks per time slice (we use 10 in our
+// experiments)", with l "the estimated length of each iteration of the device while loop".
 func TestAdaptiveEvery(t *testing.T) {
 	const us = time.Microsecond
 	for _, c := range []struct {
@@ -32,8 +32,9 @@ func TestAdaptiveEvery(t *testing.T) {
 	}
 }
 
-// TestAmortize tests FLEP §4.1: "automatically find the smallest value for L through offline tuning (trying different
-// values from small to large) such that the runtime overhead introduced by the transformation is less than 4%".
+// TestAmortize tests FLEP §4.1: "automatically find the smallest value for L through offline tuning
+// (trying different values from small to large) such that the runtime overhead introduced by the
+// transformation is less than 4%".
 func TestAmortize(t *testing.T) {
 	var tried []uint32
 	model := func(every uint32) (float64, error) { // a check costs as much as half a task

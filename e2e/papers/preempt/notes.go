@@ -26,9 +26,9 @@ type notedKernel struct {
 	name     string
 	model    blocks.Kernel
 	original float64 // µs
-	// evictedAt is the range of the fraction of the kernel that was done at its eviction. For vector
-	// addition the notes say that 900,000 of 1,048,576 blocks remained; for the others they say
-	// nothing.
+	// evictedAt is the range of the fraction of the kernel that was done at its eviction. For
+	// vector addition the notes say that 900,000 of 1,048,576 blocks remained; for the others they
+	// say nothing.
 	evictedAt [2]float64
 	lines     []measured
 }
