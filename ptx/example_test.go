@@ -26,11 +26,14 @@ func ExampleParse() {
 	}
 	fmt.Print(m)
 	// Output:
-	// .version 9.0 .target sm_90 .address_size 64
+	// .version 9.0
+	// .target sm_90
+	// .address_size 64
 	//
 	// .visible .entry inc(
 	// 	.param .u64 p
-	// ) {
+	// )
+	// {
 	// 	.reg .b32 %r<3>;
 	// 	.reg .b64 %rd<2>;
 	// 	ld.param.u64 %rd1, [p];
@@ -69,5 +72,8 @@ func ExampleResolve() {
 	store := c.Instrs[3].Operands
 	fmt.Println(store[0].Sym.Name, store[0].Sym.Return, store[1].Sym.Index)
 	// Output:
-	// 0 %r7 b32 1 t b32 2 %r2 b32 sum true 2
+	// 0 %r7 b32
+	// 1 t b32
+	// 2 %r2 b32
+	// sum true 2
 }

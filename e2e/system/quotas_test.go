@@ -110,7 +110,7 @@ func TestGuarantee(t *testing.T) {
 		}
 		return err
 	})
-	h.Until("a word about what takes a restart", func() error { return logged(h, `take a restart`, `[metrics]`) })
+	h.Until("a word about what takes a restart", func() error { return logged(h, `need a restart`, `[metrics]`) })
 	most("the guarantee under another policy")
 	for _, name := range []string{"long", "short"} {
 		if v := h.VM(name); v.Errors > 0 {

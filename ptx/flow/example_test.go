@@ -44,7 +44,6 @@ DONE:
 			index, g.Reconvergence(0), u.Convergent(g.BlockOf(4)))
 	}
 	// Output:
-	// %tid.x: lanes that part meet at instruction 5; the barrier's block is met by all or none:
-	// false %ctaid.x: lanes that part meet at instruction 5; the barrier's block is met by all or
-	// none: true
+	// %tid.x: lanes that part meet at instruction 5; the barrier's block is met by all or none: false
+	// %ctaid.x: lanes that part meet at instruction 5; the barrier's block is met by all or none: true
 }

@@ -75,6 +75,7 @@ func Example() {
 	cancel()
 	fmt.Println(<-served)
 	// Output:
-	// 42 <nil> 0 read 4 bytes at 0x0 of region 1: vfio-user REGION_READ refused by peer: invalid
-	// argument <nil>
+	// 42 <nil>
+	// 0 read 4 bytes at 0x0 of region 1: vfio-user REGION_READ refused by peer: invalid argument
+	// <nil>
 }
