@@ -43,9 +43,8 @@ func (s *Sums) QuietEnded(q *accounting.Quiet) {
 // Failed implements [accounting.Handler].
 func (s *Sums) Failed(err error) { s.Failure = err }
 
-// add adds a phase to the total and returns a copy of it.
-func (s *Sums) add(p *accounting.Phase) accounting.Phase {
-	t := &s.Total
+// AddTotals adds a phase to t, except for its groups.
+func AddTotals(t, p *accounting.Phase) {
 	t.End += p.Length()
 	t.Idle += p.Idle
 	t.Switching += p.Switching
@@ -53,6 +52,12 @@ func (s *Sums) add(p *accounting.Phase) accounting.Phase {
 	t.Polls += p.Polls
 	t.EntryOnly += p.EntryOnly
 	t.BusyOnly += p.BusyOnly
+}
+
+// add adds a phase to the total and returns a copy of it.
+func (s *Sums) add(p *accounting.Phase) accounting.Phase {
+	t := &s.Total
+	AddTotals(t, p)
 	for _, g := range p.Groups {
 		i, found := slices.BinarySearchFunc(t.Groups, g.Group, func(t accounting.GroupTime, id accounting.GroupID) int { return int(t.Group) - int(id) })
 		if !found {

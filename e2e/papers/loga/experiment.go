@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vgpud/accounting"
+	"vgpud/accounting/accountingtest"
 	"vgpud/e2e/papers/neon"
 	"vgpud/fairshare"
 	"vgpud/gpu/soft/machine"
@@ -200,11 +201,11 @@ func (r *run) PollEnded(p *accounting.Phase) accounting.Plan {
 		}
 		return plan
 	case r.result == nil && r.sim.Now()-r.start.length >= r.length:
-		r.add(p)
+		accountingtest.AddTotals(&r.phases, p)
 		r.result = r.outcome()
 		return plan
 	}
-	r.add(p)
+	accountingtest.AddTotals(&r.phases, p)
 	r.markInTime()
 	return plan
 }
@@ -212,25 +213,13 @@ func (r *run) PollEnded(p *accounting.Phase) accounting.Plan {
 // QuietEnded implements [accounting.Handler].
 func (r *run) QuietEnded(q *accounting.Quiet) {
 	if !r.warmingUp {
-		r.add(&q.Watched)
+		accountingtest.AddTotals(&r.phases, &q.Watched)
 	}
 	r.scheduler.QuietEnded(q)
 }
 
 // Failed implements [accounting.Handler].
 func (r *run) Failed(err error) { r.scheduler.Failed(err) }
-
-// add adds up what was polled.
-func (r *run) add(p *accounting.Phase) {
-	t := &r.phases
-	t.End += p.Length()
-	t.Idle += p.Idle
-	t.Switching += p.Switching
-	t.Switches += p.Switches
-	t.Polls += p.Polls
-	t.EntryOnly += p.EntryOnly
-	t.BusyOnly += p.BusyOnly
-}
 
 // runNEON carries the experiment out under NEON's accounting as the papers describe it instead of
 // LoGA's, and with its scheduler if schedule is set.
