@@ -10,6 +10,9 @@ TAGS    := libvirt_dlopen
 # NVIDIA's binding has all of their library, also what they advise against.
 CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export CGO_CFLAGS
+# The version is that of the newest tag; a tree without a repository is told it here.
+VERSION ?= $(shell scripts/version.sh)
+LDFLAGS := -X vgpud/cmd/internal/version.release=$(VERSION)
 # Whoever runs make trusts this tree. git does not where another owns it, as in many
 # a container, and go build, which asks it for the revision, then fails.
 ifndef GIT_CONFIG_COUNT
@@ -18,22 +21,55 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all build build-deps install demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants bench bench-vm bench-loga bench-preempt bundle-nvidia clean
+.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-preempt bundle-nvidia clean
 
 all: build
 
-# Only what has a C library has C in it: the rest runs wherever it is copied.
+# Only what has a C library has C in it: the rest runs wherever it is copied. The
+# libraries for tenants' CUDA programs go to bin/lib.
 build: build-deps
-	CGO_ENABLED=0 $(GO) build -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
-	$(GO) build -tags $(TAGS) -o $(BIN)/ $(addprefix ./cmd/,$(WITH_C))
+	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
+	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,now"' -o $(BIN)/ $(addprefix ./cmd/,$(WITH_C))
+	GO=$(GO) scripts/cuda-libs.sh $(BIN)/lib
+	@$(MAKE) --no-print-directory $(BIN)/lib/libcudart.so.13
+
+# The CUDA runtime for guests, the last of three libraries.
+$(BIN)/lib/libcudart.so.13: $(wildcard cmd/libcudart/* cmd/libcudart/toolchain/*) $(shell find cmd/libcudart/include cmd/libcuda/include -name '*.h')
+	cmd/libcudart/build.sh $(BIN)/lib
+	GO=$(GO) cmd/libcudart/tree.sh $(BIN)/cuda $(BIN)/lib
+
+# clang for CUDA C++ programs, unpacked into a cache directory; nothing is installed.
+clang-deps: build-deps
+	@scripts/clang-deps.sh
+
+# The PTX of the corpus of kernels, from its sources. The result is committed.
+corpus: clang-deps
+	GO=$(GO) gpu/corpus/compile.sh
 
 # On a KVM host; in a VM: scripts/install.sh --guest. PREFIX and DESTDIR as usual.
 install: build
 	scripts/install.sh
 
+# Removes what install put there. PREFIX and DESTDIR as for install; UNINSTALLFLAGS=--purge also
+# removes configuration that was changed, --guest what is installed in a VM.
+uninstall:
+	scripts/install.sh --remove $(UNINSTALLFLAGS)
+
+# Packages for Debian and RPM, to bin/packages. Who publishes them sets MAINTAINER.
+MAINTAINER ?= The vgpud authors <vgpud@example.org>
+packages: build
+	GO=$(GO) VERSION=$(VERSION) MAINTAINER="$(MAINTAINER)" scripts/packages.sh $(BIN)/packages
+
 # The main job on this machine: three guests share one GPU in software.
-demo: build
-	$(BIN)/vgpud demo $(DEMOFLAGS)
+# DEMOFLAGS=--cuda has CUDA programs as guests.
+# What make itself prints goes to standard error, so that -o json can be piped.
+demo:
+	@$(MAKE) --no-print-directory build $(if $(findstring --cuda,$(DEMOFLAGS)),$(BIN)/cuda-tenant) >&2
+	@$(BIN)/vgpud demo $(DEMOFLAGS)
+
+$(BIN)/cuda-tenant: cmd/vgpud/internal/demo/tenant/tenant.cu clang-deps build
+	CUDA_CLANG=$${VGPUD_CLANG_DEPS:-$${XDG_CACHE_HOME:-$$HOME/.cache}/vgpud/clang}/bin/clang++ \
+		$(BIN)/cuda/bin/cuda-cc -std=c++17 -O2 -Wall -Wextra -o $@ $<
 
 # The README's picture: what the demo prints.
 demo-picture: build
@@ -41,12 +77,14 @@ demo-picture: build
 	$(GO) run ./scripts/terminalsvg -title 'make demo' -o docs/demo.svg < $(BIN)/demo.txt
 
 # The same with three real VMs, under QEMU.
-demo-vms: build vm-deps
-	$(BIN)/vgpud demo --vms $(DEMOFLAGS)
+demo-vms:
+	@$(MAKE) --no-print-directory build vm-deps >&2
+	@$(BIN)/vgpud demo --vms $(DEMOFLAGS)
 
-# Everything that must hold: style, floors, unit and whole-system tests, and
-# each fuzz target for a short while.
-test: test-deps vm-deps lint unit fuzz
+# Everything that must hold: style, floors, unit and whole-system tests. Fuzz targets
+# run their seeds and past findings, and property tests the same cases: the same tree gives the
+# same answer each time.
+test: test-deps vm-deps lint unit
 
 # Go's modules come from a mirror; as root, get what to check it by if there is
 # nothing.
@@ -62,9 +100,10 @@ test-deps: build-deps
 vm-deps: build-deps
 	@scripts/vm-deps.sh
 
-unit: build vm-deps
+unit: build vm-deps clang-deps
 	@scripts/unit.sh
 
+# New inputs for each fuzz target, for FUZZTIME, and new cases for property tests.
 fuzz: build-deps
 	@scripts/fuzz.sh
 
@@ -75,6 +114,29 @@ lint: build-deps
 # it names must fail there. MUTANTSFLAGS="-run '^13 C'" chooses.
 mutants: build test-deps vm-deps
 	$(GO) run ./e2e/mutants -tags $(TAGS) $(MUTANTSFLAGS)
+
+# GCC's own tests of offloading and Halide's, on the software GPU, over libcuda.so.1: hours.
+# SUITESFLAGS="-resume" goes on where a run ended; "-run 'halide apps'" chooses.
+test-cuda: build suite-deps
+	$(GO) run ./e2e/cuda/suites -bin $(BIN) -page docs/results/cuda-suites.md $(SUITESFLAGS)
+
+# GCC with its offload compiler, Halide, and the sources of their tests, unpacked into a
+# cache directory; nothing is installed.
+suite-deps:
+	@scripts/suite-deps.sh
+
+# What operators use beside the command line, with Debian's Prometheus and Chromium.
+# OPERATORSFLAGS="-run Scrapes" chooses.
+test-operators: build packages operators-deps system-deps
+	$(GO) test -tags $(TAGS) -count 1 -timeout 60m ./e2e/operators/... -operators $(OPERATORSFLAGS)
+
+# Prometheus and Chromium, unpacked into a cache directory; nothing is installed.
+operators-deps:
+	@scripts/operators-deps.sh
+
+# Debian trixie, bootstrapped, to install packages in and to boot in a VM; nothing is installed here.
+system-deps: build-deps
+	@scripts/system-deps.sh
 
 # Go benchmarks of the hot paths, each over several runs.
 bench:

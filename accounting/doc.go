@@ -15,7 +15,8 @@
 // Hardware that records its own context switches needs no polling. A [Recorder] reads such an
 // [EventSource] up to fifty times a second and feeds a [RecordMeter], which is as pure as Meter.
 // The record tells which context was on the engine, not whether it executed, so the meter also
-// takes what executors report of their work.
+// takes what executors report of their work. The record costs the GPU time at each switch. While
+// the reports alone tell who was on the engine, the recorder pauses it.
 //
 // All instants of a phase are on the GPU's own clock, as a [time.Duration] since that clock's
 // epoch. A GPU whose time stretches is thus accounted in its own time.

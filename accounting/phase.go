@@ -20,6 +20,12 @@ type Phase struct {
 	// Switches counts changes from one group to another. A phase in which only one group was seen
 	// has none, and all of it belongs to the group seen at its end (LoGA §3.3).
 	Switches uint64
+	// Guessed is how much of the phase was charged by a guess, because nothing was recorded and the
+	// reports of work leave open whose it was. See [RecordMeter].
+	Guessed time.Duration
+	// Unreported is how long contexts were on the engine, by the hardware's record, that nobody
+	// reports about, whether they executed or not.
+	Unreported time.Duration
 	// Last is the group that executed at the end, if Running is set.
 	Last    GroupID
 	Running bool
@@ -62,6 +68,12 @@ func (p *Phase) Busy() time.Duration {
 		sum += p.Groups[i].Busy
 	}
 	return sum
+}
+
+// From returns the parts of the groups from one on.
+func (p *Phase) From(g GroupID) []GroupTime {
+	i, _ := slices.BinarySearchFunc(p.Groups, GroupTime{Group: g}, compareGroups)
+	return p.Groups[i:]
 }
 
 // Of returns the group's part. A group that was not seen has used nothing.

@@ -158,3 +158,52 @@ func TestPlannerRestart(t *testing.T) {
 		t.Errorf("a round for two guests after one that was broken off has %d pieces, want 20", n)
 	}
 }
+
+// TestPlannerRoundsBeginAnywhere tests that, at each distance from a round's beginning, the GPU is
+// polled for as much of the time as over all, whatever the round before was like, and that rounds
+// keep their mean length. Verdicts come where a round ends, so that the load is in step with that.
+func TestPlannerRoundsBeginAnywhere(t *testing.T) {
+	const (
+		rounds = 40000
+		bin    = 100 * time.Microsecond
+	)
+	load := Load{Active: 2}
+	p := NewPlanner(Config{Seed: 4})
+	var after [2][100]time.Duration // polled, after a shorter and a longer round
+	var counts [2]int
+	var length, polled, all time.Duration
+	for range rounds {
+		kind := 0
+		if length > 12*time.Millisecond {
+			kind = 1
+		}
+		counts[kind]++
+		p.Restart()
+		length = 0
+		for piece := (Piece{}); !piece.Last; {
+			piece = p.Next(load)
+			from := length + piece.Pause
+			length = from + piece.Poll
+			polled += piece.Poll
+			for at := from; at < length; {
+				i := int(at / bin)
+				next := min(time.Duration(i+1)*bin, length)
+				if i < len(after[kind]) {
+					after[kind][i] += next - at
+				}
+				at = next
+			}
+		}
+		all += length
+	}
+	if poll, round := polled/rounds, all/rounds; (poll-2*time.Millisecond).Abs() > 20*time.Microsecond || (round-12*time.Millisecond).Abs() > 50*time.Microsecond {
+		t.Errorf("rounds of %v, polled for %v", round, poll)
+	}
+	for kind, n := range counts {
+		for i, d := range after[kind][1:] { // in the first bin there is no piece that began before
+			if part := d.Seconds() / bin.Seconds() / float64(n); part < 0.11 || part > 0.22 {
+				t.Errorf("after a round of kind %d: polled for %.3f of the time at %v, want about a sixth", kind, part, time.Duration(i+1)*bin)
+			}
+		}
+	}
+}

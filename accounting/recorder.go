@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,6 +44,8 @@ type RecorderConfig struct {
 	// Period is the shortest length of a phase: 20 ms, about as often as a [Sampler] decides. See
 	// [Pace].
 	Period time.Duration
+	// Always keeps a [Pausable] source recording.
+	Always bool
 	Meter  RecordMeterConfig
 }
 
@@ -68,16 +71,19 @@ func (c RecorderConfig) Validate() error {
 	return nil
 }
 
-// Watch returns the [Config] of a [Sampler] that decides as often. Policies learn the length of a
-// round from it.
+// Watch returns the [Config] of a [Sampler] that decides as often, in phases that are all of the same
+// length. Policies learn the length of a round from it.
 func (c RecorderConfig) Watch() Config {
 	c = c.WithDefaults()
-	return Config{Full: true, Poll: c.Period / 6, Quiet: c.Period - c.Period/6, Round: c.Period}.WithDefaults()
+	return Config{Full: true, Poll: c.Period / 6, Quiet: c.Period - c.Period/6, Round: c.Period, Jitter: -1}.WithDefaults()
 }
 
 // Recorder reads the records of a GPU that records its own context switches, at the pace that its
 // handler wants. At the end of each phase it also asks what the contexts did, and tells its handler
 // of a phase in which nothing went unwatched. A [RecordMeter] does the sums.
+//
+// If the source is [Pausable] the recorder pauses the record while reports alone tell enough. To
+// know that, it has a second meter do the same sums from the reports while there are records.
 type Recorder struct {
 	gpu      RecordedGPU
 	clock    clock.Clock
@@ -86,6 +92,16 @@ type Recorder struct {
 
 	meter  *RecordMeter
 	buf    [512]Switch
+	pauser pauser
+	// reports is the meter without records, nil if the record is never paused, and while it is.
+	reports  *RecordMeter
+	inferred Phase
+	paused   atomic.Bool
+	pauses   atomic.Uint64
+	// reporting are the contexts that reported in the present phase, and reported those of the
+	// phase before, in the order of their reports.
+	reporting, reported []contextID
+
 	phase  Phase
 	pace   Pace
 	polls  uint64
@@ -156,13 +172,22 @@ func (r *Recorder) CPU() time.Duration { return time.Duration(r.cpu.Load()) }
 // Missed returns how often records were lost.
 func (r *Recorder) Missed() uint64 { return r.missed.Load() }
 
-// begin makes the meter. Records from before are dropped.
+// Paused reports whether the record is paused.
+func (r *Recorder) Paused() bool { return r.paused.Load() }
+
+// Pauses returns how often the record was paused.
+func (r *Recorder) Pauses() uint64 { return r.pauses.Load() }
+
+// begin makes the meters. Records from before are dropped.
 func (r *Recorder) begin() error {
 	now, err := r.gpu.Source.Now()
 	if err != nil {
 		return err
 	}
 	r.meter = NewRecordMeter(r.gpu.Config.Meter, now)
+	if _, ok := r.gpu.Source.(Pausable); ok && !r.gpu.Config.Always {
+		r.reports, r.pauser = NewRecordMeter(r.gpu.Config.Meter, now), newPauser(now)
+	}
 	return nil
 }
 
@@ -189,13 +214,53 @@ func (r *Recorder) step() error {
 	if err := r.read(); err != nil {
 		return err
 	}
-	r.gpu.Work.Work(now, r.meter.Report)
+	r.gpu.Work.Work(now, r.report)
 	if a, ok := r.gpu.Work.(Attributor); ok {
 		r.meter.Attribute(now, a.GroupOf)
 	}
 	r.meter.Cut(now, &r.phase)
+	if err := r.pause(now); err != nil {
+		return err
+	}
 	r.phase.Polls, r.phase.CPU, r.polls = r.polls, cpu, 0
 	r.pace = r.gpu.Handler.PollEnded(&r.phase).Pace
+	return nil
+}
+
+// report gives the meters what a context did.
+func (r *Recorder) report(w *Work) {
+	r.meter.Report(w)
+	if r.reports != nil {
+		r.reports.Report(w)
+	}
+	r.reporting = append(r.reporting, contextID{pid: w.PID, group: w.Group})
+}
+
+// pause pauses or resumes the record, if the phase that has ended calls for it.
+func (r *Recorder) pause(now time.Duration) error {
+	changed := !slices.Equal(r.reporting, r.reported)
+	r.reported, r.reporting = r.reporting, r.reported[:0]
+	switch {
+	case r.pauser.paused:
+		if !r.pauser.inferred(&r.phase, changed) {
+			return nil
+		}
+		r.reports = NewRecordMeter(r.gpu.Config.Meter, now)
+		r.reports.learnFrom(r.meter)
+		r.paused.Store(false)
+		return r.gpu.Source.(Pausable).Resume()
+	case r.reports != nil:
+		r.reports.Cut(now, &r.inferred)
+		if !r.pauser.recorded(&r.phase, &r.inferred, changed) {
+			return nil
+		}
+		r.meter.Lost()
+		r.meter.learnFrom(r.reports)
+		r.reports = nil
+		r.paused.Store(true)
+		r.pauses.Add(1)
+		return r.gpu.Source.(Pausable).Pause()
+	}
 	return nil
 }
 

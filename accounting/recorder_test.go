@@ -87,6 +87,11 @@ func recordedFrom(t *testing.T, room int, source func(*accountingtest.Record) ac
 	}
 }
 
+// unpausable returns a record that can't be paused.
+func unpausable(rec *accountingtest.Record) accounting.EventSource {
+	return struct{ accounting.EventSource }{rec}
+}
+
 // TestRecorder tests that one interval after another is reported, and that contexts are charged
 // what they used.
 func TestRecorder(t *testing.T) {
@@ -262,7 +267,7 @@ func TestRecorderReadsAll(t *testing.T) {
 
 // TestRecorderWithoutRoom tests that the sums are about right although records are lost repeatedly.
 func TestRecorderWithoutRoom(t *testing.T) {
-	rec, l, r, pass, end := recorded(t, 12)
+	rec, l, r, pass, end := recordedFrom(t, 12, unpausable)
 	pass(300)
 	var charged, used time.Duration
 	for _, c := range rec.Contexts {
@@ -301,6 +306,11 @@ func TestRecorderConfig(t *testing.T) {
 		}
 		if poll, quiet := accounting.NewPlanner(c.Watch()).Mean(accounting.Load{Active: 5}); ok && (poll != c.WithDefaults().Period || quiet != 0) {
 			t.Errorf("interval %v: rounds of %v and %v", d, poll, quiet)
+		}
+		for p, i := accounting.NewPlanner(c.Watch()), 0; ok && i < 5; i++ {
+			if got, want := p.Next(accounting.Load{Active: 5}), (accounting.Piece{Poll: c.WithDefaults().Period, Last: true}); got != want {
+				t.Errorf("interval %v: %+v, want %+v, since phases end on a grid", d, got, want)
+			}
 		}
 	}
 }

@@ -14,12 +14,12 @@ type RecordMeterConfig struct {
 	// on an H100.
 	Save, Preempted time.Duration
 	// ResumeDelay is how much longer a launch takes because it was preempted, since its blocks
-	// don't come back together: 47 µs. On an H100 it was next to nothing for a few blocks, 25 µs
-	// for 256 threads on each SM and 70 µs for 2048.
+	// don't come back together, until that is learned: 47 µs. On an H100 it was next to nothing for
+	// a few blocks, 25 µs for 256 threads on each SM and 70 µs for 2048.
 	ResumeDelay time.Duration
 	// Load is the longest time that loading the next context is assumed to take, 200 µs. A longer
-	// time without a context is idle.
-	Load time.Duration
+	// time without a context is idle. TypicalLoad is how long it takes as a rule: 80 µs.
+	Load, TypicalLoad time.Duration
 	// Keep is how long a report about the past is still accepted, 100 ms, and Late how long if it
 	// does not concern work that continues: 20 ms. An executor that reports the end of a launch
 	// late has claimed until then that it continues. Both are at least the length of two phases. A
@@ -33,6 +33,7 @@ func (c RecordMeterConfig) WithDefaults() RecordMeterConfig {
 	setDefault(&c.Preempted, 85*time.Microsecond)
 	setDefault(&c.ResumeDelay, 47*time.Microsecond)
 	setDefault(&c.Load, 200*time.Microsecond)
+	setDefault(&c.TypicalLoad, 80*time.Microsecond)
 	setDefault(&c.Keep, 100*time.Millisecond)
 	setDefault(&c.Late, 20*time.Millisecond)
 	return c
@@ -50,6 +51,9 @@ type Work struct {
 	// Since is when the work that is on the GPU now began, at the earliest, or 0 if there is none.
 	// An instant in the future counts as now, and one long ago as no more than long ago.
 	Since time.Duration
+	// Suspended reports whether the context may have been taken off the GPU in the middle of a
+	// launch since the last report.
+	Suspended bool
 }
 
 // RecordMeter is the accounting core for hardware that records its own context switches. A record
@@ -58,8 +62,9 @@ type Work struct {
 // for the time in which its context was on the engine and its executor had work for it, less the
 // time that the context's save took.
 //
-// If it is not known which context was on the engine, because no record has come yet or some were
-// lost, the contexts that had work then divide the time equally.
+// If it is not known which context was on the engine, because nothing is recorded or records were
+// lost, that is worked out from the reports. How much of a phase had to be guessed for it is in
+// Phase.Guessed.
 //
 // Records and reports may come late, and work that still runs is assumed to run on. So each Cut
 // computes the newest time again. A group is charged the difference to what it was charged before.
@@ -80,22 +85,26 @@ type RecordMeter struct {
 	switches  uint64
 	load      charge // for loading contexts
 
-	working           []*contextMeter // scratch of divide
+	inference
+
+	working           []*contextMeter // scratch of divide and hidden
 	ran               []*contextMeter // scratch of unrecorded
 	reported, scratch []Interval      // scratch of Report
 }
 
 // contextMeter is one context's part of the meter.
 type contextMeter struct {
-	id      contextID
-	group   GroupID
-	pid     int
-	since   time.Duration   // of what runs, 0 for nothing
-	past    intervals       // when work ran, from RecordMeter.final on
-	all     intervals       // the same with what runs now: scratch of a Cut
-	next    int             // index in all of what ends next: scratch of divide
-	ends    []time.Duration // of what ran, in order
-	newEnds int             // launches that ended since the last Cut
+	id         contextID
+	group      GroupID
+	pid        int
+	since      time.Duration   // of what runs, 0 for nothing
+	suspended  bool            // may have been suspended since the last report
+	attributed bool            // nobody reports about it: see Attribute
+	past       intervals       // when work ran, from RecordMeter.final on
+	all        intervals       // the same with what runs now: scratch of a Cut
+	next       int             // index in all of what ends next: scratch of divide and hidden
+	ends       []time.Duration // of what ran, in order
+	newEnds    int             // launches that ended since the last Cut
 	// cost is what the newest launches were charged, and launches how many these are.
 	cost, launches float64
 	estimate       time.Duration // scratch of unrecorded
@@ -103,11 +112,22 @@ type contextMeter struct {
 	reportedAt     time.Duration // end of that Cut
 	busy           charge
 	saves          charge
+	measured       launches
+	// spacing is how long the context is on the engine between two sightings, on average, and
+	// unseen how long it has been there since the last one, which may be a guess.
+	spacing, unseen time.Duration
+	doubtful        bool
+	// shortest is the shortest time between its newest two sightings, of visited times in a row, in
+	// which others seem to have visited the engine.
+	shortest time.Duration
+	visited  int
 	// preempted reports whether the context was in the middle of a launch when it last left the
 	// engine, as far as time was computed. wasPreempted is its value at RecordMeter.final.
 	preempted, wasPreempted bool
 
-	runs uint64
+	// runs is how many residences in the present phase it worked in, and visits how many were
+	// inferred.
+	runs, visits uint64
 }
 
 // charge is a sum that is computed again and again, and charged once.
@@ -135,7 +155,7 @@ func (m *RecordMeter) Lost() { m.residency.lost() }
 // even if it did nothing. A context that is not reported has ended.
 func (m *RecordMeter) Report(w *Work) {
 	c := m.context(w)
-	c.since, c.reportedIn = w.Since, m.cuts
+	c.since, c.suspended, c.reportedIn, c.attributed = w.Since, w.Suspended, m.cuts, false
 	m.reported = m.reported[:0]
 	inOrder := true
 	for _, v := range w.Intervals {
@@ -173,7 +193,7 @@ func (m *RecordMeter) Attribute(now time.Duration, groupOf func(now time.Duratio
 				c = m.context(&Work{PID: r.context.pid, Group: g})
 			}
 			m.reported = append(m.reported[:0], Interval{max(m.cut, m.final), now})
-			c.reportedIn, c.since = m.cuts, 0
+			c.reportedIn, c.since, c.attributed = m.cuts, 0, true
 			m.scratch = c.past.merge(m.reported, m.scratch)
 		}
 	}
@@ -214,6 +234,9 @@ func (m *RecordMeter) Cut(now time.Duration, p *Phase) {
 			c.since = min(max(c.since, m.final), now)
 			c.all.add(Interval{c.since, now})
 			final = min(final, c.since)
+			if c.suspended {
+				m.guessed = now - m.cut // where it was is not known without a record
+			}
 		}
 	}
 	twoPhases := 2 * (now - m.cut)
@@ -221,13 +244,17 @@ func (m *RecordMeter) Cut(now time.Duration, p *Phase) {
 		m.compute(m.final, old)
 		m.finalize(old)
 	}
+	m.learns = true
 	m.compute(m.final, now)
+	m.learns = false
+	m.learnLaunches(now)
 
 	groups := p.Groups[:0]
 	*p = Phase{Start: m.cut, End: now, Switches: m.switches, Polls: 1}
 	p.Groups = m.charge(groups, p)
+	p.Guessed, p.Unreported = min(m.guessed, p.Length()), m.unreported(now)
 	p.Last, p.Running = m.running(now)
-	m.cut, m.switches = now, 0
+	m.cut, m.switches, m.guessed = now, 0, 0
 	m.cuts++
 	m.contexts = slices.DeleteFunc(m.contexts, func(c *contextMeter) bool { return c.reportedAt < m.final })
 }
@@ -242,6 +269,14 @@ func (c *contextMeter) dropFrom(t time.Duration) {
 // finalize makes the result up to t final.
 func (m *RecordMeter) finalize(t time.Duration) {
 	m.final = t
+	if !m.inferred {
+		m.inference.last = sighting{}
+	}
+	for _, q := range m.sightings {
+		if q.at <= t {
+			m.inference.last = q
+		}
+	}
 	m.load.final += m.load.recent
 	for _, c := range m.contexts {
 		c.busy.final += c.busy.recent
@@ -316,8 +351,9 @@ func scaled(amount time.Duration, part float64) time.Duration {
 // compute works out how the time between two instants was used.
 func (m *RecordMeter) compute(from, to time.Duration) {
 	m.load.recent = 0
+	m.sightings, m.inferred = m.sightings[:0], false
 	for _, c := range m.contexts {
-		c.busy.recent, c.saves.recent, c.runs = 0, 0, 0
+		c.busy.recent, c.saves.recent, c.runs, c.visits = 0, 0, 0, 0
 		c.preempted = c.wasPreempted
 	}
 	for i := range m.residency.residences {
@@ -341,9 +377,24 @@ func (m *RecordMeter) compute(from, to time.Duration) {
 				m.load.recent += max(in.End-max(in.Start, r.to-m.config.Load), 0)
 			}
 		default:
-			m.divide(in)
+			m.infer(in)
 		}
 	}
+}
+
+// unreported returns how long contexts were on the engine from the last Cut to now that nobody
+// reported about.
+func (m *RecordMeter) unreported(now time.Duration) (sum time.Duration) {
+	for i := range m.residency.residences {
+		r := &m.residency.residences[i]
+		if r.kind != occupied || r.to <= m.cut {
+			continue
+		}
+		if c := m.find(r.context); c == nil || c.attributed || c.reportedIn != m.cuts {
+			sum += Interval{r.from, r.to}.within(Interval{m.cut, now})
+		}
+	}
+	return sum
 }
 
 // find returns the context that records name so, nil if there is none.
@@ -404,7 +455,7 @@ func (m *RecordMeter) resumeDelay(c *contextMeter, r *residence, in Interval) ti
 		return 0
 	}
 	end := c.ends[i]
-	return max(min(end, in.End)-max(end-m.config.ResumeDelay, r.from, in.Start), 0)
+	return max(min(end, in.End)-max(end-m.resumeDelayOf(c), r.from, in.Start), 0)
 }
 
 // unrecorded adds launches of other contexts that ended in the part in of a residence of context c,

@@ -31,6 +31,7 @@ type metered struct {
 	contexts []*accountingtest.RecordedContext
 	start    []time.Duration // true use at the beginning
 	charged  map[accounting.GroupID]time.Duration
+	runs     uint64
 	sum      accounting.Phase
 	tell     func(accounting.Work) (accounting.Work, bool) // alters or drops a report of work; nil: keeps all
 	see      func(accounting.Switch)
@@ -91,6 +92,7 @@ func (l *metered) cut(t require, d time.Duration) accounting.Phase {
 		}
 		total += g.Busy
 		l.charged[g.Group] += g.Busy
+		l.runs += g.Runs
 	}
 	if total != p.Length() || p.Idle < 0 || p.Switching < 0 {
 		t.Fatalf("a phase of %v comes to %v: %+v", p.Length(), total, p)

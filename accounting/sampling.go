@@ -196,6 +196,12 @@ func (s *sampling) visit(h host) error {
 	if err := s.carryOutPlan(h, now); err != nil || h.stopped() {
 		return err
 	}
+	if s.Config.Full {
+		// There is no quiet phase: what was polled since belongs to the next polling phase. A
+		// phase as short as an answer takes shows only who has work at that instant.
+		s.polling, s.due = true, now
+		return nil
+	}
 	if st, err = s.sample(); err != nil {
 		return err
 	}
@@ -209,9 +215,7 @@ func (s *sampling) visit(h host) error {
 // begin starts the next piece. Where the GPU is polled all the time nothing was missed, and the
 // meter simply continues.
 func (s *sampling) begin() error {
-	if !s.polling && s.quietOpen && s.Config.Full {
-		s.polling = true
-		s.endQuiet()
+	if s.polling && s.Config.Full {
 		return nil
 	}
 	st, err := s.sample()

@@ -103,9 +103,13 @@ func (h *simulatedHost) poll(s *sampling, until time.Duration, done func(time.Du
 	}
 }
 
-// nextTick returns the first poll after now that can see something new, or end.
+// nextTick returns the first poll after now that can see something new, or end. What the GPU did at
+// start may not have been seen: a piece of polling that ended there did not read the status then.
 func (h *simulatedHost) nextTick(start, now, end time.Duration) time.Duration {
 	next := now + h.tick
+	if now == start {
+		return min(next, end)
+	}
 	steady := h.sim.SteadyUntil()
 	if steady >= end {
 		return end

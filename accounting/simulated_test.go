@@ -64,30 +64,46 @@ func TestSimulatedSamplerSkips(t *testing.T) {
 			}
 			plans = append(plans, p)
 		}
-		watch := func(sim accounting.Simulation) *accountingtest.Sums {
-			sums := new(accountingtest.Sums)
-			sums.Plan = func(*accounting.Phase) accounting.Plan { return plans[len(sums.Phases)%len(plans)] }
-			s, err := accounting.NewSimulatedSampler(sim, sums, config)
-			if err != nil {
+		skips(t, seed, groups, cost, config, plans)
+	})
+}
+
+// TestSimulatedSamplerSeesStarts: polling goes on at an instant at which it ended without reading the
+// status, which had changed.
+func TestSimulatedSamplerSeesStarts(t *testing.T) {
+	config := accounting.Config{Tick: 3000, Poll: 3000, Quiet: 821_730, Piece: 30_000, Full: true, Seed: 14}
+	plain := accounting.Plan{Load: accounting.Load{Active: 1}}
+	longer := plain
+	longer.WatchOn = config.Poll
+	skips(t, 14, 3, 0, config, []accounting.Plan{longer, plain, plain})
+}
+
+// skips compares both ways of polling a GPU for four phases.
+func skips(t rapid.TB, seed uint64, groups int, cost time.Duration, config accounting.Config, plans []accounting.Plan) {
+	t.Helper()
+	watch := func(sim accounting.Simulation) *accountingtest.Sums {
+		sums := new(accountingtest.Sums)
+		sums.Plan = func(*accounting.Phase) accounting.Plan { return plans[len(sums.Phases)%len(plans)] }
+		s, err := accounting.NewSimulatedSampler(sim, sums, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for end := sim.Now(); len(sums.Phases) < 4; {
+			end += config.Poll
+			if err := s.RunUntil(end); err != nil {
 				t.Fatal(err)
 			}
-			for end := sim.Now(); len(sums.Phases) < 4; {
-				end += poll
-				if err := s.RunUntil(end); err != nil {
-					t.Fatal(err)
-				}
-			}
-			sums.Plan = nil
-			return sums
 		}
-		want, got := watch(everyTick{load(seed, groups, cost)}), watch(load(seed, groups, cost))
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Fatalf("(-every tick +skipping):\n%s", diff)
-		}
-		if sum := got.Total.Busy() + got.Total.Idle + got.Total.Switching; sum != got.Total.Length() {
-			t.Fatalf("busy, idle and switching come to %v of %v", sum, got.Total.Length())
-		}
-	})
+		sums.Plan = nil
+		return sums
+	}
+	want, got := watch(everyTick{load(seed, groups, cost)}), watch(load(seed, groups, cost))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("(-every tick +skipping):\n%s", diff)
+	}
+	if sum := got.Total.Busy() + got.Total.Idle + got.Total.Switching; sum != got.Total.Length() {
+		t.Fatalf("busy, idle and switching come to %v of %v", sum, got.Total.Length())
+	}
 }
 
 // TestSimulatedSamplerRounds tests that polled and quiet time add up to all of the time, in the

@@ -3,9 +3,7 @@ package accounting
 import "time"
 
 // Unrecorded is an [EventSource] for hardware that records no context switches, or is not asked to.
-// A [RecordMeter] then goes by the executors' reports alone, and contexts that had work at the same
-// time share it equally. That is what they got if the hardware gives them slices of one length and
-// each launch is over within one: the GPU stamps a launch's start when it has the engine.
+// A [RecordMeter] then goes by the executors' reports alone.
 type Unrecorded struct {
 	// Clock reads the GPU's clock.
 	Clock interface {

@@ -43,11 +43,12 @@ const (
 
 // pauseRecord is the record of when a guest had no launch at all.
 type pauseRecord struct {
-	busy     bool
-	since    time.Duration // when it was last busy, if it is not now and ever was
-	priority int           // priority then, of the most urgent of its launches
-	pauses   [pausesKept]time.Duration
-	ended    int // number of pauses
+	// busy reports whether it has launches in the newest state, and wasBusy in the one before.
+	busy, wasBusy bool
+	since         time.Duration // when it was last busy, if it is not now and ever was
+	priority      int           // priority then, of the most urgent of its launches
+	pauses        [pausesKept]time.Duration
+	ended         int // number of pauses
 	// credit is how long it had the GPU, or others left it for it, less how long the GPU was kept
 	// free for it.
 	credit        time.Duration
@@ -63,22 +64,31 @@ func (a *anticipation) observe(now time.Duration, st *State) {
 	elapsed := now - a.at
 	a.at = now
 	for i := range a.guests.of {
-		g, id := &a.guests.of[i], st.Guests[i].ID
+		g := &a.guests.of[i]
 		if g.runs {
 			g.credit = min(g.credit+elapsed, mostCredit)
 		}
-		g.awaited = false
-		g.runs = slices.ContainsFunc(st.Launches, func(l Launch) bool { return l.Guest == id && l.Running })
-		urgency, busy := urgencyNow(st.Launches, id)
-		switch {
-		case busy && !g.busy && g.since > 0:
+		g.awaited, g.runs = false, false
+		g.wasBusy, g.busy = g.busy, false
+	}
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		g := a.guests.get(l.Guest)
+		if g == nil {
+			continue
+		}
+		if !g.busy || l.Priority > g.priority {
+			g.busy, g.priority = true, l.Priority
+		}
+		g.runs = g.runs || l.Running
+	}
+	for i := range a.guests.of {
+		switch g := &a.guests.of[i]; {
+		case g.busy && !g.wasBusy && g.since > 0:
 			g.pauses[g.ended%pausesKept] = now - g.since
 			g.ended++
-		case !busy && g.busy:
+		case !g.busy && g.wasBusy:
 			g.since = now
-		}
-		if g.busy = busy; busy {
-			g.priority = urgency
 		}
 	}
 }
@@ -105,16 +115,6 @@ func (a *anticipation) bill(now time.Duration) {
 		}
 		from = to
 	}
-}
-
-// urgencyNow returns the priority of the most urgent of a guest's launches, if it has any.
-func urgencyNow(launches []Launch, id GuestID) (urgency int, any bool) {
-	for i := range launches {
-		if l := &launches[i]; l.Guest == id && (!any || l.Priority > urgency) {
-			urgency, any = l.Priority, true
-		}
-	}
-	return urgency, any
 }
 
 // let notes that a launch of the guest may run from now on.

@@ -78,9 +78,10 @@ func (q *fairQueue) pollEnded(ev *Event, st *State) {
 	q.chargeAll(ev, st, ev.Length, factor)
 	q.rotation.observe(st, ev, factor)
 	q.classify(st)
+	q.level(st)
 	q.advanceSystem(st, true)
 	if st.Slices.Max > 0 {
-		q.slices.compare(st, func(id GuestID) bool { return q.of[id].waitedFor })
+		q.slices.compare(st, func(i int) bool { return q.of[i].waitedFor })
 	}
 }
 
@@ -93,48 +94,49 @@ func (q *fairQueue) pollEnded(ev *Event, st *State) {
 // time unused.
 //
 // Where kernels run to their end, the time in which the GPU is idle while others are suspended is
-// divided among the guests for which they are suspended, and charged to them as far as they had no
-// work: they could have had it. So a program beside guests that pause gets as much of the GPU as if
-// these always had work, which LoGA calls fair (§5.5). It is charged with a margin: an error in
-// estimating it must not leave the suspended guest with less than that.
+// divided among the guests for which they are suspended, and charged to those that could hardly use
+// more than their part (see payers), as far as they had no work: they could have had it. So a
+// program beside guests that pause gets as much of the GPU as if these always had work, which LoGA
+// calls fair (§5.5).
 func (q *fairQueue) chargeAll(ev *Event, st *State, watched time.Duration, factor float64) {
 	there := factor * idle(st)
-	n, suspended := contenders(st), anySuspended(st)
-	spare := spareFor(st)
+	n, running, suspended := contenders(st), unsuspended(st), anySuspended(st)
+	spare, keep := spareFor(st), fade(ev.Length)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		used, unused := q.spent(ev, g, factor)
 		there += used
-		wasted := q.of[g.ID].observe(g, phaseUse{
+		wasted := q.of[i].observe(g, phaseUse{
 			used: used, unused: unused, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round,
-			turns: st.Slices.Max > 0, alone: hasAll(st, g),
+			turns: st.Slices.Max > 0, alone: suspended && running == g.unsuspended(), keep: keep,
 		})
 		if !suspended || wasted <= hardly*factor*float64(watched) {
 			wasted = 0
 		}
-		if g.Active && !g.Suspended {
-			wasted = max(wasted, factor*min(spareMargin*spare*g.Weight, float64(g.NoWork)))
+		if g.Active && !g.Suspended && q.of[i].pays {
+			wasted = max(wasted, factor*min(spare*g.Weight, float64(g.NoWork)))
 		}
-		q.charge(g, used*q.interest(st, g)+float64(g.Charged)+wasted)
+		q.charge(i, g, used*q.interest(st, i)+float64(g.Charged)+wasted)
 		q.slices.charge(g.ID, used)
 	}
 	q.offer(st, there, factor*float64(watched))
 }
 
-// hasAll reports whether all guests with work but g are suspended, and there are some.
-func hasAll(st *State, g *Guest) bool {
+// unsuspended returns how many guests have work and are not suspended.
+func unsuspended(st *State) (n int) {
 	for i := range st.Guests {
-		if o := &st.Guests[i]; o.Active && !o.Suspended && o.ID != g.ID {
-			return false
-		}
+		n += st.Guests[i].unsuspended()
 	}
-	return anySuspended(st)
+	return n
 }
 
-// spareMargin is how many times the idle time for which guests are suspended is charged. Without it
-// a fifth of the programs beside LoGA's throttles were slower than fair, by up to 5 %; with it one
-// in fifty.
-const spareMargin = 4. / 3
+// unsuspended returns 1 if the guest has work and is not suspended, and otherwise 0.
+func (g *Guest) unsuspended() int {
+	if g.Active && !g.Suspended {
+		return 1
+	}
+	return 0
+}
 
 // debtRounds is a lead, in rounds, that a guest only gets by a kernel that can't be taken off the
 // GPU. What it uses beyond it is charged debtInterest more: the error in measuring it must not be
@@ -144,9 +146,9 @@ const (
 	debtInterest = 0.01
 )
 
-// interest returns how many times its use a guest is charged.
-func (q *fairQueue) interest(st *State, g *Guest) float64 {
-	if st.Slices.Max == 0 && q.lead(g) > debtRounds*float64(st.Round) {
+// interest returns how many times its use the guest at index i is charged.
+func (q *fairQueue) interest(st *State, i int) float64 {
+	if st.Slices.Max == 0 && q.lead(i) > debtRounds*float64(st.Round) {
 		return 1 + debtInterest
 	}
 	return 1
@@ -174,7 +176,7 @@ func spareFor(st *State) float64 {
 
 // forgive implements forgiver.
 func (q *fairQueue) forgive(id GuestID) {
-	if acc := q.of[id]; acc != nil {
+	if acc := q.get(id); acc != nil {
 		acc.virtual = min(acc.virtual, q.system)
 	}
 }
@@ -218,13 +220,14 @@ const leeway = 4
 // suspended, but leads are kept: otherwise the next guest with work would wait for a whole phase,
 // which is a long one then.
 func (q *fairQueue) decide(now time.Duration, st *State) {
+	q.evictor.newState()
 	hold, keep := q.thresholds(st)
 	_, active := activeWeight(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		lead := q.lead(g)
+		lead := q.lead(i)
 		times := 1.0
-		if st.Slices.Max == 0 && q.of[g.ID].modest {
+		if st.Slices.Max == 0 && q.of[i].modest {
 			times = leeway
 		}
 		ahead := active > 0 && (lead > times*hold || g.Suspended && lead > times*keep)
@@ -253,11 +256,12 @@ func (q *fairQueue) quietEnded(ev *Event, st *State) {
 		return
 	}
 	q.classify(st)
+	q.level(st)
 	q.advanceSystem(st, true)
 	_, keep := q.thresholds(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		if g.Suspended && q.lead(g) <= keep {
+		if g.Suspended && q.lead(i) <= keep {
 			q.verdicts = append(q.verdicts, Verdict{Guest: g.ID, Action: Resume})
 		}
 	}

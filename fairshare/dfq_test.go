@@ -361,9 +361,9 @@ func TestDFQUnderChange(t *testing.T) {
 // TestDFQBesideThrottles repeats LoGA's figure 11 with kernels that run to their end: a program
 // that always has work runs beside four guests that pause 800 µs after each 200 µs, and so could
 // only just use their parts if they never waited. The policy waits for them all the same. The GPU
-// time that they leave idle meanwhile is charged to them, with a margin. So the program gets
-// somewhat more than each of them and is no slower than is fair (§5.5). None of them is suspended,
-// since it takes nothing of the others' parts.
+// time that they leave idle meanwhile is charged to them. So the program gets somewhat more than each
+// of them and is about as slow as is fair (§5.5). None of them is suspended, since it takes nothing
+// of the others' parts.
 func TestDFQBesideThrottles(t *testing.T) {
 	for _, kernel := range []time.Duration{200 * us, ms, 4 * ms} {
 		beside := func(policy string) (s *simGPU, used []float64) {
@@ -391,6 +391,50 @@ func TestDFQBesideThrottles(t *testing.T) {
 		}
 		if n := s.suspensionsFrom(1); n > 5 {
 			t.Errorf("kernels of %v: the throttles are suspended %d times", kernel, n)
+		}
+	}
+}
+
+// TestDFQLevelsThrottles tests that errors in estimating what guests that pause use do not add up to
+// leads among them. None of them could use what another one has left.
+func TestDFQLevelsThrottles(t *testing.T) {
+	throttles, all := 0, 0
+	for seed := range uint64(8) {
+		for _, kernel := range []time.Duration{400 * us, 800 * us} {
+			guests := []*simGuest{{weight: 1, length: kernel, think: kernel / 2}}
+			for i := range 4 {
+				guests = append(guests, &simGuest{weight: 1, length: 200 * us, think: 800 * us, ready: time.Duration(i) * 300 * us})
+			}
+			s := newSim("dfq", false, seed, guests...)
+			s.rounds(time.Second)()
+			before := s.suspensionsFrom(1)
+			s.rounds(30 * time.Second)()
+			throttles += s.suspensionsFrom(1) - before
+			all += s.suspensionsFrom(0)
+		}
+	}
+	if throttles > all/1000 {
+		t.Errorf("the throttles are suspended %d times, all guests %d times", throttles, all)
+	}
+}
+
+// TestDFQLetsPausesPass tests that a guest that pauses, but could use much more than its part by
+// weight, gets its part beside guests with long kernels that always have work. The others are
+// suspended for it most of the time, and the GPU is idle while it pauses.
+func TestDFQLetsPausesPass(t *testing.T) {
+	for _, measured := range []bool{false, true} {
+		long := func(weight float64, length time.Duration) *simGuest { return &simGuest{weight: weight, length: length} }
+		s := newSim("dfq", measured, 1, long(4, 4*ms), long(2, 2*ms), long(4, 6*ms), long(2, ms), long(4, 3*ms),
+			&simGuest{weight: 2, length: 300 * us, think: 300 * us})
+		s.rounds(time.Second)()
+		used, noWork := s.use(s.rounds(10 * time.Second))
+		var all float64
+		for _, u := range used {
+			all += u
+		}
+		// Without work for more than a tenth of the time, it is entitled to no more than it uses.
+		if part := used[5] / all * 18 / 2; part < 0.85 && noWork[5] < 0.1 {
+			t.Errorf("measured %v: it has %.3f of its part, of %.3f, without work for %.3f of the time", measured, part, used, noWork[5])
 		}
 	}
 }

@@ -1,7 +1,5 @@
 package fairshare
 
-import "slices"
-
 // Entitlement divides the GPU by water-filling. Every guest gets its demand or, if that is more
 // than is there for it, a part in proportion to its weight of what the guests with small demands
 // leave over. A cap is one more bound on a guest's demand, and a guarantee is the least that a
@@ -12,13 +10,24 @@ import "slices"
 // get only what is guaranteed to them. The guarantees must sum to at most 1. Without quotas there
 // are no caps and no guarantees. Entitlement panics if the slices differ in length.
 func Entitlement(weights, demands []float64, quotas []Quota) []float64 {
-	floors, ceilings := make([]float64, len(weights)), slices.Clone(demands)
-	for i := range quotas {
-		floors[i], ceilings[i] = quotas[i].bounds(demands[i])
+	d := Divider{got: make([]float64, 0, len(weights))}
+	return d.Entitlement(weights, demands, quotas)
+}
+
+// Divider is for callers that divide the GPU again and again: it reuses its memory.
+type Divider struct{ floors, ceilings, got []float64 }
+
+// Entitlement is [Entitlement]. The result is valid until the next call.
+func (d *Divider) Entitlement(weights, demands []float64, quotas []Quota) []float64 {
+	d.floors, d.ceilings, d.got = d.floors[:0], append(d.ceilings[:0], demands...), d.got[:0]
+	for range weights {
+		d.floors, d.got = append(d.floors, 0), append(d.got, 0)
 	}
-	got := make([]float64, len(weights))
-	waterFill(got, weights, floors, ceilings, 1)
-	return got
+	for i := range quotas {
+		d.floors[i], d.ceilings[i] = quotas[i].Bounds(demands[i])
+	}
+	waterFill(d.got, weights, d.floors, d.ceilings, 1)
+	return d.got
 }
 
 // waterFill divides a capacity in proportion to weights into got. Each part is at least its floor

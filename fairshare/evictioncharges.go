@@ -4,10 +4,11 @@ import "time"
 
 // EvictionCharges tracks which guest is charged for which eviction. The caller, which carries out a
 // policy's verdicts, reports evictions as they are requested and what they cost. The zero value is
-// empty. It has one entry for each eviction under way and each guest, no more.
+// empty. It has one entry for each eviction under way and each guest that was concerned by one, no
+// more.
 type EvictionCharges struct {
 	requests []request
-	bills    []Bill
+	bills    map[GuestID]*Bill
 }
 
 // request is an eviction that was requested and is not over.
@@ -73,14 +74,22 @@ func (l *EvictionCharges) Idled(id GuestID, cost time.Duration) { l.bill(id).net
 
 // Settle returns the change since the last call, for the guest's [Guest.Charged].
 func (l *EvictionCharges) Settle(id GuestID) time.Duration {
-	b := l.bill(id)
+	b := l.bills[id]
+	if b == nil {
+		return 0
+	}
 	d := b.net
 	b.net = 0
 	return d
 }
 
 // Bill returns a guest's account.
-func (l *EvictionCharges) Bill(id GuestID) Bill { return *l.bill(id) }
+func (l *EvictionCharges) Bill(id GuestID) Bill {
+	if b := l.bills[id]; b != nil {
+		return *b
+	}
+	return Bill{Guest: id}
+}
 
 // Forget drops a guest that left, with the evictions of its launches and for its sake.
 func (l *EvictionCharges) Forget(id GuestID) {
@@ -94,21 +103,18 @@ func (l *EvictionCharges) Forget(id GuestID) {
 		}
 	}
 	l.requests = keep
-	for i := range l.bills {
-		if l.bills[i].Guest == id {
-			l.bills = append(l.bills[:i], l.bills[i+1:]...)
-			return
-		}
-	}
+	delete(l.bills, id)
 }
 
 // bill returns a guest's account, which it opens if there is none.
 func (l *EvictionCharges) bill(id GuestID) *Bill {
-	for i := range l.bills {
-		if l.bills[i].Guest == id {
-			return &l.bills[i]
+	b := l.bills[id]
+	if b == nil {
+		if l.bills == nil {
+			l.bills = make(map[GuestID]*Bill)
 		}
+		b = &Bill{Guest: id}
+		l.bills[id] = b
 	}
-	l.bills = append(l.bills, Bill{Guest: id})
-	return &l.bills[len(l.bills)-1]
+	return b
 }

@@ -1,6 +1,10 @@
 package fairshare
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // AssumedCost is the assumed cost of evicting a kernel before it was measured: the time that an
 // H100's driver takes to get a running context off the GPU, whatever it executes.
@@ -74,16 +78,43 @@ func (e *evictions) ready(now time.Duration, id GuestID, n int) (wait time.Durat
 }
 
 // evictor takes suspended guests' launches off the GPU.
-type evictor struct{ evictions evictions }
+type evictor struct {
+	evictions evictions
+	// running are the indexes of the state's launches that are on the GPU and leave when told, in
+	// order of guest. listed reports whether they are those of the newest state.
+	running []int
+	listed  bool
+}
+
+// newState drops what is known of the launches.
+func (e *evictor) newState() { e.listed = false }
+
+// list finds the launches that can be evicted, once for a state.
+func (e *evictor) list(st *State) {
+	if e.listed {
+		return
+	}
+	e.listed, e.running = true, e.running[:0]
+	for i := range st.Launches {
+		if l := &st.Launches[i]; l.Running && !l.Evicting && l.Evictable {
+			e.running = append(e.running, i)
+		}
+	}
+	slices.SortFunc(e.running, func(a, b int) int {
+		return cmp.Or(cmp.Compare(st.Launches[a].Guest, st.Launches[b].Guest), cmp.Compare(a, b))
+	})
+}
 
 // clear adds verdicts to v that evict the launches that a suspended guest has on the GPU, if they
 // leave when told. The evictions are for the guest's own sake and count against its own rate. A
 // launch that is likely to end before it could leave is left alone.
 func (e *evictor) clear(now time.Duration, st *State, id GuestID, v []Verdict) []Verdict {
-	for i := range st.Launches {
+	e.list(st)
+	first, _ := slices.BinarySearchFunc(e.running, id, func(i int, id GuestID) int { return cmp.Compare(st.Launches[i].Guest, id) })
+	for _, i := range e.running[first:] {
 		l := &st.Launches[i]
-		if l.Guest != id || !l.Running || l.Evicting || !l.Evictable {
-			continue
+		if l.Guest != id {
+			break
 		}
 		if left := l.Predicted - l.Used; left > 0 && left <= l.cost() {
 			continue

@@ -105,7 +105,7 @@ func TestKeptOfQuietTime(t *testing.T) {
 		for now := time.Duration(0); now < time.Second; now += 24 * ms {
 			tell(now+20*ms, QuietPhase, 20*ms, watched)
 			tell(now+24*ms, PollPhase, 4*ms, 4*ms)
-			if unused := time.Duration(b.of[1].unused); unused > ms/10 {
+			if unused := time.Duration(b.of[0].unused); unused > ms/10 {
 				t.Fatalf("%v of 20 ms watched: %v count as left unused", watched, unused)
 			}
 		}

@@ -103,6 +103,9 @@ type Guest struct {
 	Weight float64
 	// Quota bounds its part, whatever the weights. [Bound] enforces it; policies ignore it.
 	Quota Quota
+	// Held reports whether its budget is spent and it is to have no GPU time until that changes.
+	// [Bound] sees to it; policies ignore it.
+	Held bool
 	// Used is the GPU time it used in the watched part of the phase that a Tick ends, summed over
 	// its channel groups. Runs is the number of runs without a context switch that this is the sum
 	// of.

@@ -138,12 +138,12 @@ func TestEntitlementProperties(t *testing.T) {
 // TestPure tests that the policies and the duration predictor are pure: they import nothing that
 // has effects, read no clock, wait for nothing, and start no goroutine.
 func TestPure(t *testing.T) {
-	allowed := map[string]bool{`"fmt"`: true, `"maps"`: true, `"math"`: true, `"slices"`: true, `"time"`: true,
-		`"container/list"`: true, `"gonum.org/v1/gonum/mat"`: true}
+	allowed := map[string]bool{`"cmp"`: true, `"fmt"`: true, `"maps"`: true, `"math"`: true, `"slices"`: true, `"strings"`: true, `"time"`: true,
+		`"container/list"`: true, `"vgpud/fairshare/quota"`: true, `"gonum.org/v1/gonum/mat"`: true}
 	clock := map[string]bool{"Now": true, "Since": true, "Until": true, "After": true, "AfterFunc": true, "Tick": true,
 		"NewTimer": true, "NewTicker": true, "Sleep": true}
 	var names []string
-	for _, dir := range []string{".", "duration"} {
+	for _, dir := range []string{".", "duration", "quota"} {
 		pkg, err := build.ImportDir(dir, 0)
 		if err != nil {
 			t.Fatal(err)

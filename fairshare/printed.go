@@ -67,7 +67,7 @@ func (p *printed) polled(ev *Event, st *State) {
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		if total > 0 {
-			p.charge(g, p.measure(g)/total*round)
+			p.charge(i, g, p.measure(g)/total*round)
 		}
 	}
 	p.advanceSystem(st, false)

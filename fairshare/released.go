@@ -62,7 +62,7 @@ func (p *released) polled(ev *Event, st *State) {
 		round := float64(ev.Length + p.quiet)
 		for i := range st.Guests {
 			g := &st.Guests[i]
-			p.charge(g, p.measure(g)/total*round)
+			p.charge(i, g, p.measure(g)/total*round)
 		}
 		p.advance(st, func(g *Guest) bool { return g.Runs > 0 || g.Used > 0 })
 		if threshold = round; p.options.Threshold > 0 {
@@ -78,7 +78,7 @@ func (a *accounts) advance(st *State, counts func(*Guest) bool) {
 	least := math.Inf(1)
 	for i := range st.Guests {
 		if g := &st.Guests[i]; counts(g) {
-			least = min(least, a.of[g.ID].virtual)
+			least = min(least, a.of[i].virtual)
 		}
 	}
 	if math.IsInf(least, 1) {
@@ -86,7 +86,7 @@ func (a *accounts) advance(st *State, counts func(*Guest) bool) {
 	}
 	a.system = least
 	for i := range st.Guests {
-		acc := a.of[st.Guests[i].ID]
+		acc := &a.of[i]
 		acc.virtual = max(acc.virtual, a.system)
 	}
 }
@@ -95,7 +95,7 @@ func (a *accounts) advance(st *State, counts func(*Guest) bool) {
 func (a *accounts) suspendAhead(st *State, threshold float64, verdicts []Verdict) []Verdict {
 	for i := range st.Guests {
 		switch g := &st.Guests[i]; {
-		case a.lead(g) > threshold:
+		case a.lead(i) > threshold:
 			verdicts = append(verdicts, Verdict{Guest: g.ID, Action: Suspend})
 		case g.Suspended:
 			verdicts = append(verdicts, Verdict{Guest: g.ID, Action: Resume})

@@ -118,7 +118,7 @@ func (p *sampled) wait(now time.Duration) time.Duration {
 // forget drops records of guests that left.
 func (p *sampled) forget() {
 	for id := range p.counts {
-		if p.of[id] == nil {
+		if p.get(id) == nil {
 			delete(p.counts, id)
 			delete(p.back, id)
 			delete(p.samples, id)
@@ -240,7 +240,7 @@ func (p *sampled) settle(st *State) {
 	}
 	for i := range st.Guests {
 		if g := &st.Guests[i]; total > 0 {
-			p.charge(g, p.samples[g.ID].call()/total*float64(p.free))
+			p.charge(i, g, p.samples[g.ID].call()/total*float64(p.free))
 		}
 	}
 	threshold := 0.0
@@ -252,7 +252,7 @@ func (p *sampled) settle(st *State) {
 	}
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		p.back[g.ID] = p.lead(g) > threshold
+		p.back[g.ID] = p.lead(i) > threshold
 	}
 }
 

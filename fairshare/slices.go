@@ -44,12 +44,11 @@ func (l *SliceLimits) mean() time.Duration {
 // time that the guests used together. Guests that lack work or are suspended say nothing about
 // slices and are left out.
 type slicing struct {
-	of         map[GuestID]*sliced
-	generation uint64
-	decided    time.Duration // time of the last decision
-	urgent     bool          // the guests, their weights or their groups changed
-	scale      float64       // nanoseconds for a weight of 1
-	verdicts   []Verdict
+	guestTable[sliced]
+	decided  time.Duration // time of the last decision
+	urgent   bool          // the guests, their weights or their groups changed
+	scale    float64       // nanoseconds for a weight of 1
+	verdicts []Verdict
 }
 
 // sliced is the record of a guest.
@@ -64,7 +63,7 @@ type sliced struct {
 	trim        float64 // the integral part, a logarithm
 	competes    bool    // in the newest phase
 	pinned      int     // which bound its slice is at: -1, 0 or 1
-	seen        uint64
+	joined      bool    // whether weight and groups are set
 }
 
 const (
@@ -88,20 +87,17 @@ const (
 
 // sync follows the guests of st.
 func (s *slicing) sync(st *State, length time.Duration) {
-	if s.of == nil {
-		s.of = make(map[GuestID]*sliced)
-	}
-	s.generation++
+	before := len(s.of)
+	s.guestTable.sync(st.Guests)
+	s.urgent = s.urgent || len(s.of) < before
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		e := s.of[g.ID]
-		if e == nil {
-			e = &sliced{weight: g.Weight, groups: 1}
-			s.of[g.ID] = e
-			s.urgent = true
+		e := &s.of[i]
+		if !e.joined {
+			e.joined, e.groups = true, 1
 		}
 		if e.weight != g.Weight {
-			*e = sliced{weight: g.Weight, groups: e.groups}
+			*e = sliced{weight: g.Weight, groups: e.groups, joined: true}
 			s.urgent = true
 		}
 		before := e.count()
@@ -111,13 +107,6 @@ func (s *slicing) sync(st *State, length time.Duration) {
 			e.groups += (n - e.groups) * (1 - math.Exp(-float64(length)/float64(groupsFade)))
 		}
 		s.urgent = s.urgent || e.count() != before
-		e.seen = s.generation
-	}
-	for id, e := range s.of {
-		if e.seen != s.generation {
-			delete(s.of, id)
-			s.urgent = true
-		}
 	}
 }
 
@@ -126,19 +115,19 @@ func (e *sliced) count() float64 { return max(math.Round(e.groups), 1) }
 
 // charge adds GPU time that a guest used.
 func (s *slicing) charge(id GuestID, used float64) {
-	if e := s.of[id]; e != nil {
+	if e := s.get(id); e != nil {
 		e.used += used
 	}
 }
 
 // compare updates, at the end of a phase, the leads of guests that compete: waitedFor reports
-// whether others are to wait for a guest.
-func (s *slicing) compare(st *State, waitedFor func(GuestID) bool) {
+// whether others are to wait for the guest at an index.
+func (s *slicing) compare(st *State, waitedFor func(int) bool) {
 	var weights, used, ahead float64
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		e := s.of[g.ID]
-		if e.competes = g.Active && !g.Suspended && waitedFor(g.ID); !e.competes {
+		e := &s.of[i]
+		if e.competes = g.Active && !g.Suspended && waitedFor(i); !e.competes {
 			e.ahead, e.mean, e.samples = 0, 0, 0 // nothing is saved up, or owed
 			continue
 		}
@@ -147,7 +136,7 @@ func (s *slicing) compare(st *State, waitedFor func(GuestID) bool) {
 		ahead += e.ahead * e.weight
 	}
 	for i := range st.Guests {
-		e := s.of[st.Guests[i].ID]
+		e := &s.of[i]
 		if e.competes && e.weight > 0 {
 			// The mean lead of those that compete now is 0, whichever guests left.
 			e.ahead += e.used*weights/e.weight - used - ahead/weights
@@ -171,7 +160,7 @@ func (s *slicing) decide(now time.Duration, st *State) []Verdict {
 	least = math.Inf(1)
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		e := s.of[g.ID]
+		e := &s.of[i]
 		e.correct(min(elapsed, 2*sliceEvery))
 		if g.Active && e.weight > 0 {
 			effort += e.effort()
@@ -185,7 +174,7 @@ func (s *slicing) decide(now time.Duration, st *State) []Verdict {
 	s.verdicts = s.verdicts[:0]
 	for i := range st.Guests {
 		g := &st.Guests[i]
-		e := s.of[g.ID]
+		e := &s.of[i]
 		// However far apart weights are, a slice must not overflow a duration.
 		slice := time.Duration(min(s.scale*e.effort()/e.count(), 2*float64(st.Slices.Max)))
 		switch e.pinned = 0; {

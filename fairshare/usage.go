@@ -54,7 +54,12 @@ type phaseUse struct {
 	turns bool
 	// alone reports whether all others with work were suspended, and there are some.
 	alone bool
+	// keep is what the phase leaves of earlier use: see fade.
+	keep float64
 }
+
+// fade returns the factor by which a guest's use has faded after a phase.
+func fade(length time.Duration) float64 { return math.Exp(-float64(length) / float64(memory)) }
 
 // observe adds what the guest did in a phase. It returns the part of unused in which the guest had
 // work, though others had a use for the GPU.
@@ -112,7 +117,7 @@ func (u *usage) observe(g *Guest, s phaseUse) (wasted float64) {
 		u.since.noWork += noWork
 		u.since.time += float64(length)
 	}
-	keep := math.Exp(-float64(length) / float64(memory))
+	keep := s.keep
 	u.time = keep*u.time + float64(length)
 	u.used = keep*u.used + s.used
 	u.noWork = keep*u.noWork + noWork

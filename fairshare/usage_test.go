@@ -27,7 +27,7 @@ func TestPauses(t *testing.T) {
 			var want float64
 			pass := func(active bool, d, counts time.Duration) {
 				for ; d > 0; d -= ms {
-					u.observe(&Guest{Active: active, Backlogged: active}, phaseUse{contended: true, factor: 1, length: ms, round: time.Hour})
+					u.observe(&Guest{Active: active, Backlogged: active}, phaseUse{contended: true, factor: 1, length: ms, round: time.Hour, keep: fade(ms)})
 					want = want*math.Exp(-float64(ms)/float64(memory)) + float64(min(counts, ms))
 					counts -= min(counts, ms)
 				}
@@ -51,10 +51,10 @@ func TestDemandBesideOthers(t *testing.T) {
 	var u usage
 	for range 100 {
 		// It executes for a fifth of all time, and no guest executes while it has no work.
-		u.observe(&Guest{Active: true, Backlogged: true, NoWork: 16 * ms}, phaseUse{contended: true, factor: 1, length: 20 * ms, round: 24 * ms})
+		u.observe(&Guest{Active: true, Backlogged: true, NoWork: 16 * ms}, phaseUse{contended: true, factor: 1, length: 20 * ms, round: 24 * ms, keep: fade(20 * ms)})
 		const poll, factor = 5 * ms, 5
 		used, idle := float64(poll)/5, 4*float64(poll)/5
-		u.observe(&Guest{Active: true, Backlogged: true, NoWork: 4 * ms}, phaseUse{used: factor * used, unused: factor * idle, contended: true, factor: factor, length: poll, round: 24 * ms})
+		u.observe(&Guest{Active: true, Backlogged: true, NoWork: 4 * ms}, phaseUse{used: factor * used, unused: factor * idle, contended: true, factor: factor, length: poll, round: 24 * ms, keep: fade(poll)})
 	}
 	if got, want := u.demand(), 0.2; math.Abs(got-want) > 0.02 {
 		t.Errorf("demands %.3f of the GPU, want %v", got, want)

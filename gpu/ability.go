@@ -46,6 +46,12 @@ type Pausing interface {
 	Pause(off bool)
 }
 
+// TimeLimited is a context whose kernels' time limit can be changed.
+type TimeLimited interface {
+	// SetKernelTimeLimit changes [ContextOptions.KernelTimeLimit], for kernels that run already too.
+	SetKernelTimeLimit(d time.Duration) error
+}
+
 // Hanging is a context in which a kernel may run that only the end of the process stops.
 type Hanging interface {
 	// Hung returns a channel that is closed when that is so. The context's Close then does not wait
@@ -157,4 +163,26 @@ type Counts struct {
 	// and Overrun sums the time by which they were stretched.
 	Overruns uint64
 	Overrun  time.Duration
+}
+
+// HostMapper is a context whose kernels can reach memory of the host.
+type HostMapper interface {
+	// MapHost gives the context's kernels all of mem at an address in their space, and returns the
+	// address; the context's copies and sets within its memory may name it too. mem is a whole
+	// number of pages that this process has mapped from f, a file in memory, at offset. If at is not
+	// 0, the address is at, a multiple of the page's size, or the error is [ErrInvalidPtr]. The memory
+	// stays mapped until the context is closed, and its contents are not the context's: nothing is
+	// zeroed or charged. The call may take as long as locking all pages. It may be called from any
+	// goroutine.
+	MapHost(f *os.File, offset int64, mem []byte, at Ptr) (Ptr, error)
+}
+
+// Placer is a context that allocates memory at addresses of its user's choice.
+type Placer interface {
+	// Places returns the range of such addresses, and their grain: addresses are multiples of it,
+	// and memory is taken and counted in pieces of it.
+	Places() (base Ptr, bytes, grain uint64, err error)
+	// AllocAt is Alloc at an address. The error is [ErrInvalidPtr] if something is there or p is not
+	// one of the addresses. If p is still used by freed memory, it is [ErrOutOfMemory]: see [Lazy].
+	AllocAt(p Ptr, size uint64) error
 }

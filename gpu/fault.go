@@ -27,6 +27,11 @@ var (
 	ErrInvalidLaunch = errors.New("invalid launch")
 	// ErrInvalidCopy means a box or rows that are impossible, wherever they lie.
 	ErrInvalidCopy = errors.New("invalid copy")
+	// ErrInvalidLimit means a limit's value that is impossible, or no longer possible.
+	ErrInvalidLimit = errors.New("invalid limit")
+	// ErrInvalidTexture means an array, texture or surface whose description makes no sense, or that
+	// the hardware's limits exclude.
+	ErrInvalidTexture = errors.New("invalid texture")
 	// ErrPoisoned means that an earlier fault ended the context.
 	ErrPoisoned = errors.New("context ended by an earlier fault")
 	// ErrTimeLimit means that the kernel ran longer than its context allows.
@@ -56,6 +61,7 @@ const (
 	FaultTimeLimit                        // 702: launch timeout
 	FaultStack                            // 718: invalid pc, stack or call depth
 	FaultBarrier                          // 719: a barrier no thread can complete
+	FaultAssert                           // 710: a device-side assertion failed
 )
 
 var faultText = [...]string{
@@ -66,6 +72,7 @@ var faultText = [...]string{
 	FaultTimeLimit:   "time limit exceeded",
 	FaultStack:       "call stack exhausted",
 	FaultBarrier:     "barrier never completed",
+	FaultAssert:      "assertion failed",
 }
 
 // String describes the kind.
@@ -89,10 +96,15 @@ type Fault struct {
 	Size    uint32 // of the access, bytes
 	Space   string // "global", "shared", …
 	Write   bool
+	// Text is the message of a failed assertion, as CUDA prints it, if it is known.
+	Text string
 }
 
 // Error describes the fault with kernel, block, thread, line and address, as far as they are known.
 func (f *Fault) Error() string {
+	if f.Text != "" {
+		return f.Text
+	}
 	if f.Kernel == "" {
 		return f.Kind.String()
 	}

@@ -52,6 +52,12 @@ type Properties struct {
 	// CoRuns reports whether kernels of different channels and contexts can be on the GPU side by
 	// side, as far as there is room.
 	CoRuns bool
+	// SideBySide reports whether kernels of different channels of one context start at once, side by
+	// side, if there is room for all of their blocks when each kernel's are spread evenly over the
+	// SMs.
+	SideBySide bool
+	// MachineCode reports whether LoadModule takes the vendor's machine code too.
+	MachineCode bool
 }
 
 // Monitor is one GPU for a process that watches it and runs nothing on it. It is safe for
@@ -120,7 +126,7 @@ type Context interface {
 	// other channels.
 	NewChannel() (Channel, error)
 	// Printf returns what the kernels have printed since the last call, at most max bytes of whole
-	// lines where lines are shorter.
+	// lines where lines are shorter. Some devices also return what was printed before a fault.
 	Printf(max int) ([]byte, error)
 	// Fault returns the error that poisoned the context, a *[Fault] if a kernel caused it, or nil.
 	Fault() error

@@ -1,6 +1,9 @@
 package ptx
 
-import "iter"
+import (
+	"iter"
+	"strings"
+)
 
 // Init is a variable's initializer. It is kept as text, which may be hundreds of kilobytes on one
 // line; [Var.Values] decodes it on demand. Parse has checked its form.
@@ -76,4 +79,29 @@ func (v *Var) Alignment() int {
 		return v.Align
 	}
 	return max(v.Type.Size(), 1) * max(v.Vector, 1)
+}
+
+// Fields decodes the initializer of one texture or sampler, { name = value, … }: the values as they
+// are written. It returns false for any other initializer.
+func (v *Var) Fields() (map[string]string, bool) {
+	fields := map[string]string{}
+	if v.Init == nil || v.Type.Class() != Opaque {
+		return fields, false
+	}
+	p := &parser{scanner: newScanner(v.Init.Raw), opts: Options{MaxBytes: len(v.Init.Raw)}.withDefaults()}
+	for ok := p.expect('{'); ok && p.peek() != '}'; ok = p.accept(',') || p.peek() == '}' {
+		name, named := p.ident("a field's name")
+		if !named || !p.expect('=') {
+			return fields, false
+		}
+		start := p.pos
+		if p.name() == "" {
+			if _, ok := p.expr(); !ok {
+				return fields, false
+			}
+		}
+		fields[name] = strings.TrimSpace(p.src[start:p.pos])
+		p.skip()
+	}
+	return fields, p.expect('}')
 }

@@ -52,7 +52,7 @@ func forget(v reflect.Value) {
 	}
 }
 
-// samples returns the PTX files to test with: ours, and our kernels' as nvcc compiled them.
+// samples returns the PTX files to test with: ours, and our kernels' as clang compiled them.
 func samples(t testing.TB) map[string]string {
 	t.Helper()
 	out := map[string]string{}

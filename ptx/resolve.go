@@ -253,10 +253,26 @@ func (r *resolver) variable(v *Var) {
 	case v.Space == RegSpace || v.Space == SregSpace:
 		r.declare(v.Pos, v.Name, r.register(v, v.Name))
 	default:
-		s := r.symbol(Symbol{Kind: SymVar, Name: v.Name, Type: v.Type, Vector: v.Vector, Var: v})
-		r.code.Vars = append(r.code.Vars, s)
-		r.declare(v.Pos, v.Name, s)
+		r.declare(v.Pos, v.Name, r.local(v))
 	}
+}
+
+// local returns a new variable of the body.
+func (r *resolver) local(v *Var) *Symbol {
+	s := r.symbol(Symbol{Kind: SymVar, Name: v.Name, Type: v.Type, Vector: v.Vector, Var: v})
+	r.code.Vars = append(r.code.Vars, s)
+	return s
+}
+
+// member returns a new symbol for one of the names of a range: a register, or a variable, as GCC
+// declares the parameters of calls (.param .u64 %P<2>).
+func (r *resolver) member(v *Var, name string) *Symbol {
+	if v.Space == RegSpace || v.Space == SregSpace {
+		return r.register(v, name)
+	}
+	one := *v
+	one.Name, one.Count = name, 0
+	return r.local(&one)
 }
 
 // instr binds an instruction's names and adds it to the code.
@@ -310,7 +326,7 @@ func (r *resolver) lookup(pos Pos, name string) *Symbol {
 	if known && b.depth >= r.ranged {
 		return b.sym
 	}
-	// A register of a range gets its symbol when it is first used; the innermost declaration
+	// A member of a range gets its symbol when it is first used; the innermost declaration
 	// counts, among ranges and single names.
 	var in regRange
 	for base, number := range rangeSplits(name) {
@@ -326,7 +342,7 @@ func (r *resolver) lookup(pos Pos, name string) *Symbol {
 	}
 	switch {
 	case in.v != nil && (!known || in.depth > b.depth):
-		s := r.register(in.v, name)
+		s := r.member(in.v, name)
 		r.bind(in.depth, name, s)
 		return s
 	case known:

@@ -210,3 +210,32 @@ func TestResolveErrors(t *testing.T) {
 		}
 	}
 }
+
+// TestRangesOfVariables checks that a range in a space of variables declares variables, as GCC does
+// for the parameters of calls.
+func TestRangesOfVariables(t *testing.T) {
+	p := mustResolve(t, header+`.func f (.param .u64 a, .param .u64 b) { ret; }
+.entry k () { .reg .u64 %R<2>; { .param .u64 %P<2>; st.param.u64 [%P0], %R0; st.param.u64 [%P1], %R1; call f, (%P0, %P1); } ret; }`)
+	code := p.Codes[1]
+	var vars []string
+	for _, s := range code.Vars {
+		if s.Kind != SymVar || s.Var.Space != ParamSpace || s.Var.Count != 0 || s.Var.Name != s.Name || s.Type != p.Codes[0].Params[0].Type {
+			t.Errorf("%+v of %+v", s, s.Var)
+		}
+		vars = append(vars, s.Name)
+	}
+	if diff := cmp.Diff([]string{"%P0", "%P1"}, vars); diff != "" {
+		t.Error("-want +got\n" + diff)
+	}
+	if len(code.Regs) != 2 {
+		t.Errorf("%d registers", len(code.Regs))
+	}
+	st, call := code.Instrs[0], code.Instrs[2]
+	if st.Operands[0].Base != KindSymbol || st.Operands[0].Sym != code.Vars[0] {
+		t.Errorf("st.param's address is %+v", st.Operands[0])
+	}
+	args := call.Operands[1]
+	if len(args.Elems) != 2 || args.Elems[1].Kind != KindSymbol || args.Elems[1].Sym != code.Vars[1] {
+		t.Errorf("the call's arguments are %+v", args)
+	}
+}

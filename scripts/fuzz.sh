@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for FUZZTIME (default 3s each), as many at a time as there are
 # processors, since it takes longer to build one than to run it; one that fails leaves
-# its input under testdata/fuzz of its package.
+# its input under testdata/fuzz of its package. Then it runs property tests with new seeds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,3 +37,6 @@ for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname 
 		echo "$dir" "$target"
 	done
 done | xargs -P "$(nproc)" -n 2 bash -euc 'one "$@"' -
+
+# Property tests with cases that no run had before: `make test` has the same ones each time.
+grep -rl --include='*_test.go' '"pgregory.net/rapid"' . | xargs -rn1 dirname | sort -u | xargs -r go test -tags libvirt_dlopen -count 1

@@ -1,8 +1,11 @@
 #!/usr/bin/env bash
-# Installs what `make build` made: on a KVM host the daemon, its command line, its
-# units and libvirt's hook; with --guest, in a VM, the agent and its unit. Run it
-# again to update: the configuration that is there stays, and so do guests that
-# run.
+# Installs what `make build` made: on a KVM host the daemon, its command line, its units,
+# manual pages, documentation and libvirt's hook; with --guest, in a VM, the agent, its
+# unit, and the libraries that CUDA programs load, where the linker finds them. Run it
+# again to update: the configuration that is there stays, and so do guests that run.
+#
+#   --remove   removes what the same call without it installs. A configuration that was
+#              changed stays, unless --purge is given too.
 #
 #   PREFIX   where programs and manual pages go: /usr/local
 #   DESTDIR  goes before every path, for packages
@@ -12,16 +15,44 @@ cd "$(dirname "$0")/.."
 prefix=${PREFIX:-/usr/local}
 dest=${DESTDIR:-}
 sbin=$dest$prefix/sbin
-units=$dest/etc/systemd/system
-[ -z "$dest" ] || units=$dest/usr/lib/systemd/system
+share=$dest$prefix/share
+lib=$dest/etc # where systemd looks for what an administrator installed
+units=$lib/systemd/system
+[ -z "$dest" ] || lib=$dest/usr/lib units=$dest/usr/lib/systemd/system
+
+guest='' remove='' purge=''
+for arg; do
+	case $arg in
+	--guest) guest=yes ;;
+	--remove) remove=yes ;;
+	--purge) purge=yes ;;
+	*) echo "install.sh: unknown argument $arg: want --guest, --remove or --purge" >&2; exit 2 ;;
+	esac
+done
 
 die() {
 	echo "install.sh: $*" >&2
 	exit 1
 }
 
-# put MODE FILE PATH installs a file in one step: a program that runs keeps its own.
+# take removes files that this script installed.
+take() {
+	local f
+	for f; do
+		if [ -e "$f" ] || [ -L "$f" ]; then
+			rm -f "$f"
+			echo "removed $f"
+		fi
+	done
+}
+
+# put MODE FILE PATH installs a file in one step: a program that runs keeps its own. With
+# --remove it removes the file.
 put() {
+	if [ -n "$remove" ]; then
+		take "$3"
+		return
+	fi
 	mkdir -p "$(dirname "$3")"
 	install -m "$1" "$2" "$3.new"
 	mv -f "$3.new" "$3"
@@ -29,7 +60,7 @@ put() {
 }
 
 program() {
-	[ -x "bin/$1" ] || die "no bin/$1: \`make build\` makes it"
+	[ -n "$remove" ] || [ -x "bin/$1" ] || die "no bin/$1: \`make build\` makes it"
 	put 0755 "bin/$1" "$sbin/$1"
 }
 
@@ -42,39 +73,157 @@ unit() {
 	rm -f "$text"
 }
 
-# manual installs a program's manual pages and its completion for bash.
+# page installs a manual page, compressed, without the time.
+page() {
+	if [ -n "$remove" ]; then
+		take "$share/man/man${1##*.}/${1##*/}.gz"
+		return
+	fi
+	gzip -9n <"$1" >"$1.gz"
+	put 0644 "$1.gz" "$share/man/man${1##*.}/${1##*/}.gz" >/dev/null
+}
+
+# Where zsh looks for what an administrator installed, and for what a package did.
+zsh=site-functions
+[ "$prefix" != /usr ] || zsh=vendor-completions
+
+# manual installs a program's manual pages and its completion for three shells.
 manual() {
-	local pages page
+	local pages page shell to
+	if [ -n "$remove" ]; then
+		take "$share/man"/man[18]/"$1".[18].gz "$share/man"/man[18]/"$1"-*.[18].gz
+	else
+		pages=$(mktemp -d)
+		"bin/$1" man "$pages"
+		for page in "$pages"/*; do page "$page"; done
+		rm -rf "$pages"
+		echo "installed the manual pages of $1"
+	fi
+	for shell in bash zsh fish; do
+		case $shell in
+		bash) to=$share/bash-completion/completions/$1 ;;
+		zsh) to=$share/zsh/$zsh/_$1 ;;
+		fish) to=$share/fish/vendor_completions.d/$1.fish ;;
+		esac
+		page=$(mktemp)
+		[ -n "$remove" ] || "bin/$1" completion $shell >"$page"
+		put 0644 "$page" "$to"
+		rm -f "$page"
+	done
+}
+
+# helper installs the manual page of a program that vgpud runs.
+helper() {
+	local file
+	file=$(mktemp -d)/$1.8
+	printf '.TH "%s" "8" "" "vgpud" "vgpud"\n.SH NAME\n%s \\- %s\n.SH SYNOPSIS\n\\fB%s\\fR %s\n.SH DESCRIPTION\n%s\n.SH SEE ALSO\n\\fBvgpud\\fR(8)\n' \
+		"${1^^}" "$1" "$2" "$1" "$3" "$4" >"$file"
+	page "$file"
+	rm -rf "${file%/*}"
+}
+
+# formats installs the manual pages of files, made from what docs and the files say.
+formats() {
+	local pages
+	if [ -n "$remove" ]; then
+		take "$share"/man/man5/{vgpud.yaml,vgpu-hook.yaml,vgpu-domain}.5.gz
+		return
+	fi
 	pages=$(mktemp -d)
-	"bin/$1" man "$pages"
-	for page in "$pages"/*; do
-		put 0644 "$page" "$dest$prefix/share/man/man${page##*.}/${page##*/}"
-	done >/dev/null
-	echo "installed the manual pages of $1"
-	"bin/$1" completion bash >"$pages/completion"
-	put 0644 "$pages/completion" "$dest$prefix/share/bash-completion/completions/$1"
+	make_page vgpud.yaml 'the configuration of vgpud' -section Configuration docs/operations.md
+	make_page vgpu-hook.yaml "the configuration of libvirt's hook" deploy/libvirt/hook.yaml
+	make_page vgpu-domain 'virtual GPUs in the XML of a libvirt domain' docs/domain-xml.md
 	rm -rf "$pages"
+	echo "installed the manual pages of files"
+}
+
+make_page() {
+	local name=$1 title=$2
+	shift 2
+	"${GO:-go}" run ./scripts/manpage -name "$name" -title "$title" "$@" >"$pages/$name.5"
+	page "$pages/$name.5"
+}
+
+# docs installs pages of docs, for PACKAGE.
+docs() {
+	local name package=$1
+	shift
+	for name; do put 0644 "docs/$name.md" "$share/doc/$package/$name.md"; done
+	[ -z "$remove" ] || rmdir "$share/doc/$package" 2>/dev/null || true
 }
 
 # setting installs a configuration file unless there is one.
 setting() {
-	[ -e "$dest/etc/vgpud/${1##*/}" ] || put 0644 "$1" "$dest/etc/vgpud/${1##*/}"
+	local to=$dest/etc/vgpud/${1##*/}
+	if [ -z "$remove" ]; then
+		[ -e "$to" ] || put 0644 "$1" "$to"
+	elif [ -n "$purge" ] || cmp -s "$1" "$to"; then
+		take "$to"
+	elif [ -e "$to" ]; then
+		echo "kept $to, which was changed"
+	fi
 }
 
-case ${1:-} in
---guest)
+# libraries installs what CUDA programs load, and has the linker find it. Programs that
+# are setuid ignore LD_LIBRARY_PATH, so the path is the linker's own, and the first of
+# all, lest another libcuda hide ours.
+libraries() {
+	local f dir=$prefix/lib/vgpu
+	if [ -n "$remove" ]; then
+		take "$dest$dir"/*.so* "$dest/etc/ld.so.conf.d/00-vgpu.conf"
+		rmdir "$dest$dir" 2>/dev/null || true
+	else
+		[ -e bin/lib/libcuda.so.1 ] || die "no bin/lib/libcuda.so.1: \`make build\` makes it, with a C compiler"
+		for f in bin/lib/*.so*; do
+			if [ -L "$f" ]; then
+				mkdir -p "$dest$dir"
+				ln -sfn "$(readlink "$f")" "$dest$dir/${f##*/}"
+			else
+				put 0644 "$f" "$dest$dir/${f##*/}"
+			fi
+		done
+		f=$(mktemp)
+		echo "$dir" >"$f"
+		put 0644 "$f" "$dest/etc/ld.so.conf.d/00-vgpu.conf"
+		rm -f "$f"
+	fi
+	[ -n "$dest" ] || ldconfig
+}
+
+# stop ends what is about to be removed. Guests' virtual GPUs go with it.
+stop() {
+	[ -z "$dest" ] && [ -d /run/systemd/system ] || return 0
+	systemctl disable --now "$@" 2>/dev/null || true
+}
+
+if [ -n "$guest" ]; then
+	[ -z "$remove" ] || stop vgpu-agent.service
 	program vgpu-agent
 	unit vgpu-agent.service
 	manual vgpu-agent
-	;;
-'')
+	docs vgpu-agent guest cuda cudart
+	libraries
+else
+	[ -z "$remove" ] || stop vgpud.service 'vgpud-softgpu@*.service'
 	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml; do program "$p"; done
 	for u in vgpud.service vgpud-softgpu@.service; do unit "$u"; done
+	put 0644 deploy/sysusers.d/vgpud.conf "$lib/sysusers.d/vgpud.conf"
+	put 0644 deploy/tmpfiles.d/vgpud.conf "$lib/tmpfiles.d/vgpud.conf"
 	for p in vgpud vgpuctl; do manual "$p"; done
+	helper vgpu-libvirt "load libvirt's client library for vgpud" URI \
+		'vgpud and vgpuctl, which contain no C, run this program to talk to libvirt. It ends with its standard input.'
+	helper vgpu-nvml "load NVIDIA's management library for vgpud" '[--once] [--every DURATION]' \
+		"vgpud and vgpuctl, which contain no C, run this program to read the state of NVIDIA's GPUs. It changes nothing."
+	formats
+	docs vgpud install operations domain-xml guest security nvidia preemption performance troubleshooting glossary device cuda cudart
 	setting deploy/vgpud.yaml
 	setting deploy/libvirt/hook.yaml
-	deploy/libvirt/install.sh --hook bin/vgpu-hook
-	;;
-*) die "unknown argument $1: want none, or --guest" ;;
-esac
+	if [ -n "$remove" ]; then
+		deploy/libvirt/install.sh --remove
+		rmdir "$dest/etc/vgpud" 2>/dev/null || true
+	else
+		deploy/libvirt/install.sh --hook bin/vgpu-hook
+		if [ -z "$dest" ] && command -v systemd-sysusers >/dev/null; then systemd-sysusers vgpud.conf; fi
+	fi
+fi
 if [ -z "$dest" ] && [ -d /run/systemd/system ]; then systemctl daemon-reload; fi

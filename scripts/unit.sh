@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-flags=(-tags libvirt_dlopen)
+flags=(-tags=libvirt_dlopen)
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
 	flags+=(-race)
 else
@@ -12,20 +12,32 @@ else
 fi
 # The whole-system tests start many processes and VMs: they come last, and each
 # package alone.
-alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt|nvidia)$')
-# Models, policies and references without goroutines, and commands that start
-# themselves anew for each line of a script: the race detector would find nothing,
-# and take ten times as long.
-plain=$(go list ./fairshare/... ./gpu/soft/arith ./cmd/vgpuctl ./gpu/corpus ./e2e/preempt ./e2e/papers/preempt)
+alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt|nvidia|cuda)$')
+# Models, policies and references without goroutines, a simulation of parts that have race
+# tests of their own, and commands that start themselves anew for each line of a script: the
+# race detector would find nothing, and take ten times as long.
+plain=$(go list ./fairshare/... ./gpu/soft/arith ./cmd/vgpuctl ./gpu/corpus ./e2e/preempt ./e2e/papers/preempt ./e2e/scheduling)
+# Property tests have the same cases each time: the same tree gives the same answer. `make fuzz`
+# looks for new ones.
+properties=$(grep -rl --include='*_test.go' '"pgregory.net/rapid"' . | xargs -rn1 dirname | sort -u | xargs -r go list)
+run() { # flags of go test, each one word, and packages
+	local flags=() with without failed=0
+	while [[ $1 == -* ]]; do flags+=("$1"); shift; done
+	with=$(printf '%s\n' "$@" | grep -xF "$properties" || true)
+	without=$(printf '%s\n' "$@" | grep -vxF "$properties" || true)
+	if [ -n "$without" ]; then go test -json "${flags[@]}" -timeout 30m $without || failed=1; fi
+	if [ -n "$with" ]; then go test -json "${flags[@]}" -timeout 30m $with -rapid.seed=1 || failed=1; fi
+	return "$failed"
+}
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 go build -o "$report" ./scripts/testreport
 status=0
 {
-	go test -json "${flags[@]}" -timeout 30m $(go list ./... | grep -vxF "$alone" | grep -vxF "$plain") "$@" || status=1
-	go test -json -tags libvirt_dlopen -timeout 30m $plain "$@" || status=1
+	run "${flags[@]}" "$@" $(go list ./... | grep -vxF "$alone" | grep -vxF "$plain") || status=1
+	run -tags=libvirt_dlopen "$@" $plain || status=1
 	for package in $alone; do
-		go test -json "${flags[@]}" -timeout 30m "$package" "$@" || status=1
+		run "${flags[@]}" "$@" "$package" || status=1
 	done
 	exit "$status"
 } | "$report"

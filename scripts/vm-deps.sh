@@ -58,115 +58,24 @@ programs=(
 	./cmd/vgpud/demoguest bin/demoguest
 )
 
-say() { echo "vm-deps: $*" >&2; }
-die() { say "$*"; exit 1; }
+. scripts/debian.sh
 
 # wish names what was asked of apt; a manifest of another wish is of no use.
 wish="# ${suites[*]}: ${packages[*]} $kernel"
 
-# mirrors lists the archives that this machine's apt is configured with, in
-# whichever format and place, and last Debian's own, for derivatives, whose archives
-# lack these suites: by TLS, as their keyrings may lack Debian's keys.
-mirrors() {
-	if [ -n "${VGPUD_DEBIAN_MIRROR:-}" ]; then
-		echo "$VGPUD_DEBIAN_MIRROR"
-		return
-	fi
-	{
-		# What an update would ask for, whether or not there ever was one. Other
-		# publishers' archives mostly have other suites.
-		apt-get update --print-uris |
-			sed -nE "s|^'(.*)/dists/[a-z]+(-updates\|-backports)?/InRelease' .*|\1|p"
-		echo https://deb.debian.org/debian
-	} | awk '!seen[$0]++'
-}
-
-# configure_apt writes a configuration for apt under $1 that shares only how to
-# reach the network with the machine's own: not its sources, state or hooks.
-# $2 is the archive.
-configure_apt() {
-	local dir=$1 mirror=$2 trust='[trusted=yes]' suite
-	local keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-	if [ -r "$keyring" ]; then
-		trust="[signed-by=$keyring]"
-	else
-		say "there is no $keyring: the archive's signature can't be checked"
-	fi
-	mkdir -p "$dir"/lists/partial "$dir"/cache/archives/partial
-	: >"$dir/status" # nothing is installed, so apt resolves all of a closure
-	for suite in "${suites[@]}"; do
-		echo "deb $trust $mirror $suite main"
-	done >"$dir/sources.list"
-	{
-		apt-config dump | grep '^Acquire::.*"' || true
-		cat <<-END
-			Dir::Etc::parts "/dev/null";
-			Dir::Etc::main "/dev/null";
-			Dir::Etc::sourcelist "$dir/sources.list";
-			Dir::Etc::sourceparts "/dev/null";
-			Dir::Etc::preferences "/dev/null";
-			Dir::Etc::preferencesparts "/dev/null";
-			Dir::State "$dir";
-			Dir::State::lists "$dir/lists";
-			Dir::State::status "$dir/status";
-			Dir::Cache "$dir/cache";
-			Debug::NoLocking "true";
-			APT::Architecture "amd64";
-			APT::Architectures { "amd64"; };
-			APT::Default-Release "${suites[-1]}";
-			APT::Install-Recommends "false";
-			APT::Sandbox::User "$(id -un)";
-			Acquire::Languages "none";
-			Acquire::Retries "2";
-			Acquire::http::Timeout "20";
-			Acquire::https::Timeout "20";
-			Acquire::IndexTargets::deb::DEP-11::DefaultEnabled "false";
-			Binary::apt-get::APT::Keep-Downloaded-Packages "true";
-		END
-	} >"$dir/apt.conf"
-}
-
 # fetch fills $1 with debs/ and manifest.
 fetch() {
-	local dir=$1 tool mirror found image got=
-	for tool in apt-get dpkg-deb; do
-		command -v $tool >/dev/null ||
-			die "there is no $tool here: QEMU, libvirt and a kernel are taken from Debian's packages, so this needs Debian or a derivative"
-	done
-	export APT_CONFIG=$dir/apt/apt.conf
-	found=$(APT_CONFIG='' mirrors)
-	for mirror in $found; do
-		rm -rf "$dir/apt"
-		APT_CONFIG='' configure_apt "$dir/apt" "$mirror"
-		say "asking $mirror for ${suites[*]}"
-		# Without this, apt-get update only warns of what it could not get.
-		if apt-get update -qq -o APT::Update::Error-Mode=any >"$dir/log" 2>&1; then
-			got=$mirror
-			break
-		fi
-		sed 's/^/vm-deps:   /' "$dir/log" >&2
-	done
-	[ -n "$got" ] ||
-		die "no package lists of ${suites[*]} from ${found//$'\n'/ }: is there a network? VGPUD_DEBIAN_MIRROR can name another Debian archive"
+	local dir=$1 image
+	lists "$dir"
 	# The kernel's own name, without what its installation would need.
 	image=$(apt-cache show -o APT::Default-Release="${suites[0]}" --no-all-versions "$kernel" | sed -n 's/^Depends: \([^ ,]*\).*/\1/p')
 	say "downloading $image and the closure of ${packages[*]}"
 	if ! { apt-get install -qq -y --download-only "${packages[@]}" &&
 		(cd "$dir/apt/cache/archives" && apt-get download -qq "$image"); } >"$dir/log" 2>&1; then
 		cat "$dir/log" >&2
-		die "packages can't be had from $got"
+		die "packages can't be had from this archive"
 	fi
-	rm -rf "$dir/debs"
-	mv "$dir/apt/cache/archives" "$dir/debs"
-	rm -rf "$dir/debs/partial" "$dir/debs/lock" "$dir/apt" "$dir/log"
-	(
-		echo "$wish"
-		cd "$dir/debs"
-		sha256sum -- *.deb | awk '{
-			split($2, f, "_"); gsub("%3a", ":", f[2])
-			print f[1], f[2], $1, $2
-		}'
-	) >"$dir/manifest"
+	keep "$dir"
 }
 
 # inside runs a program of root/ by its own dynamic linker and libraries: the
@@ -192,20 +101,9 @@ vmlinux() {
 
 # unpack fills $1 with root/, vmlinux, modules/, qemu and unpacked from debs/.
 unpack() {
-	local dir=$1 root=$1/root link module name image
+	local dir=$1 root=$1/root module name image
 	say "unpacking $(grep -vc '^#' "$deps/manifest") packages"
-	for link in bin lib lib64 sbin; do
-		mkdir -p "$root/usr/$link"
-		ln -s "usr/$link" "$root/$link"
-	done
-	# Manuals serve nobody here.
-	# shellcheck disable=SC2016 # the inner shell expands it
-	tail -n +2 "$deps/manifest" | awk '$1 !~ /^linux-image/ { print $4 }' |
-		(cd "$deps/debs" && ROOT=$root xargs -n 8 -P "$(nproc)" bash -c 'set -euo pipefail
-			for deb; do
-				dpkg-deb --fsys-tarfile "$deb" | tar -x --no-same-owner --keep-directory-symlink -C "$ROOT" \
-					--exclude="./usr/share/"{doc,info,locale,lintian,man,bash-completion}"/*"
-			done' unpack)
+	tail -n +2 "$deps/manifest" | awk '$1 !~ /^linux-image/ { print $4 }' | unpack_debs "$root"
 	furnish "$root"
 
 	# Of the kernel's package only what a guest is given.
@@ -263,10 +161,6 @@ furnish() {
 	END
 }
 
-# recipe names what unpack works from: other packages or another way of
-# unpacking them give another result.
-recipe() { cat "$deps/manifest" "$deps_script" | sha256sum; }
-
 # listing says what unpack left in $1, so that a later run sees what is missing
 # or was changed: digests of the files beside root/ and, of what is in it,
 # names, modes, sizes and times. Its etc, run and var are left out: whoever runs
@@ -278,22 +172,6 @@ listing() {
 		sha256sum vmlinux qemu modules/*
 		find root/usr -type d -printf '%P %m\n' -o -printf '%P %m %s %T@ %l\n' | LC_ALL=C sort | sha256sum
 	)
-}
-
-# place moves $@ from $new to where they belong.
-place() {
-	local name
-	mkdir -p "$new/old"
-	for name; do
-		[ ! -e "$deps/$name" ] || mv "$deps/$name" "$new/old/"
-		mv "$new/$name" "$deps/$name"
-	done
-	rm -rf "$new/old"
-}
-
-packages_match() {
-	[ "$(head -n 1 "$deps/manifest" 2>/dev/null)" = "$wish" ] &&
-		(cd "$deps/debs" && tail -n +2 ../manifest | awk '{ print $3 "  " $4 }' | sha256sum -c --quiet --status) 2>/dev/null
 }
 
 unpacked_match() {
@@ -317,28 +195,6 @@ build() {
 	cmp -s "$new/initramfs.cpio" "$deps/initramfs.cpio" || place initramfs.cpio
 }
 
-[ "$(uname -sm)" = "Linux x86_64" ] || die "the tests' VMs are for x86-64 under Linux, this is $(uname -sm)"
-mkdir -p "$deps"
-deps=$(cd "$deps" && pwd)
-deps_script=$PWD/scripts/vm-deps.sh
-new=$deps/new
-exec 9>"$deps/lock"
-flock -n 9 || {
-	say "waiting for another run to end"
-	flock 9
-}
-trap 'rm -rf "$new"' EXIT
-rm -rf "$new"
-mkdir -p "$new/tmp"
-export TMPDIR=$new/tmp
-
-packages_match || {
-	fetch "$new"
-	place debs manifest
-}
-unpacked_match || {
-	rm -f "$deps/unpacked"
-	unpack "$new"
-	place root vmlinux modules qemu unpacked
-}
+claim "the tests' VMs are"
+provide root vmlinux modules qemu
 build

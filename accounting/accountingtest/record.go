@@ -9,7 +9,7 @@ import (
 )
 
 // Record is the record that a [Recorded] GPU keeps, and its executors' reports of work, while time
-// passes by a clock. It implements [accounting.EventSource] and [accounting.Workload], for one
+// passes by a clock. It implements [accounting.Pausable] and [accounting.Workload], for one
 // goroutine.
 type Record struct {
 	GPU      *Recorded
@@ -17,10 +17,12 @@ type Record struct {
 	Contexts []*RecordedContext
 	// Room is how many records there is room for between two reads; 0: enough.
 	Room int
-	// Err, if set, is the error of every read.
-	Err error
-	// Closed reports whether Close was called.
-	Closed atomic.Bool
+	// Err, if set, is the error of every read, and ResumeErr that of Resume.
+	Err, ResumeErr error
+	// Alter, if set, changes what is reported.
+	Alter func(*accounting.Work)
+	// Closed reports whether Close was called, and Paused whether the record is paused.
+	Closed, Paused atomic.Bool
 
 	records []accounting.Switch
 	dropped bool
@@ -33,6 +35,9 @@ func (r *Record) Now() (time.Duration, error) {
 	}
 	r.GPU.AdvanceTo(r.Clock.Now())
 	for _, sw := range r.GPU.Records() {
+		if r.Paused.Load() {
+			continue
+		}
 		if r.Room > 0 && len(r.records) == r.Room {
 			r.dropped = true
 			break
@@ -56,6 +61,23 @@ func (r *Record) Read(buf []accounting.Switch) (int, error) {
 	return n, nil
 }
 
+// Pause implements [accounting.Pausable].
+func (r *Record) Pause() error {
+	r.Paused.Store(true)
+	r.records, r.dropped = nil, false
+	return r.Err
+}
+
+// Resume implements [accounting.Pausable].
+func (r *Record) Resume() error {
+	if r.ResumeErr != nil {
+		return r.ResumeErr
+	}
+	r.GPU.Records()
+	r.Paused.Store(false)
+	return r.Err
+}
+
 // Close implements [accounting.EventSource].
 func (r *Record) Close() error {
 	r.Closed.Store(true)
@@ -66,6 +88,9 @@ func (r *Record) Close() error {
 func (r *Record) Work(_ time.Duration, f func(*accounting.Work)) {
 	for _, c := range r.Contexts {
 		w := c.Work()
+		if r.Alter != nil {
+			r.Alter(&w)
+		}
 		f(&w)
 	}
 }

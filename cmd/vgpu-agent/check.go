@@ -27,15 +27,21 @@ type checkOptions struct {
 func newCheck(o *options) *cobra.Command {
 	k := checkOptions{Format: newFormat()}
 	c := &cobra.Command{
-		Use:   "check [DEVICE...]",
-		Short: "Run a kernel on each virtual GPU and check its results",
+		Use:   "check [DEVICE... | PROGRAM...]",
+		Short: "Run a kernel on each virtual GPU and check its results, or examine programs",
 		Long: `check runs a small kernel on each virtual GPU, or on the given ones, checks its results,
 and times launches of an empty kernel. The exit status is 1 if a check fails or there is
 no virtual GPU.
 
 A device that programs already share is checked as a further program. With --parts the
-steps of a launch are timed one by one, as far as the guest can see them.`,
-		ValidArgsFunction: completeDevices(o),
+steps of a launch are timed one by one, as far as the guest can see them.
+
+An argument that is no PCI address is a program file. check reads it, without running
+anything: which of CUDA's libraries it needs, whether it has the shared runtime or NVIDIA's
+static one, whether it will run here and why not, and which of its kernels become
+preemptible. The exit status is 1 if a program will not run.`,
+		Example:           "  vgpu-agent check\n  vgpu-agent check 0000:01:00.0\n  vgpu-agent check -o json ./simulation",
+		ValidArgsFunction: completeDevicesOrFiles(o),
 		RunE:              func(c *cobra.Command, args []string) error { return check(c.Context(), c.OutOrStdout(), o, &k, args) },
 	}
 	k.Flags(c)
@@ -60,8 +66,15 @@ func check(ctx context.Context, w io.Writer, o *options, k *checkOptions, addres
 	if err != nil {
 		return err
 	}
+	programs, err := programsIn(addresses)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, k.limit, fmt.Errorf("no answer within %v", k.limit))
 	defer cancel()
+	if programs {
+		return checkPrograms(ctx, w, k, addresses)
+	}
 	if k.vfioUser != "" {
 		addresses = []string{k.vfioUser}
 	} else if len(addresses) == 0 {

@@ -9,6 +9,7 @@ import (
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/output"
+	"vgpud/cmd/internal/version"
 	"vgpud/guestagent/agent"
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
@@ -49,8 +50,9 @@ func newRoot() *cobra.Command {
 		Long: `vgpu-agent is a VM's daemon for its virtual GPUs: it binds them to vfio-pci, which delivers
 their interrupts, gives a group access to them, checks that they compute, and shares each
 among several programs. Without a command it serves.`,
-		Args: cli.NoArgs,
-		RunE: serve.RunE,
+		Version: version.String(),
+		Args:    cli.NoArgs,
+		RunE:    serve.RunE,
 	}
 	f := root.PersistentFlags()
 	socket := allot.DefaultSocket
@@ -62,7 +64,7 @@ among several programs. Without a command it serves.`,
 	f.StringVar(&o.access, "access", "any", "how to reach devices: "+strings.Join(wayNames(), ", "))
 	cli.CompleteFlag(root, "access", wayNames()...)
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, newList(&o), newStatus(&o), newCheck(&o), cli.NewMan(root, "8"))
+	root.AddCommand(serve, newList(&o), newStatus(&o), newCheck(&o), newDoctor(&o), cli.NewMan(root, "8"))
 	return root
 }
 
@@ -85,5 +87,14 @@ func completeDevices(o *options) cobra.CompletionFunc {
 			names[i] = all[i].Address
 		}
 		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// completeDevicesOrFiles completes PCI addresses, and files where there is no device.
+func completeDevicesOrFiles(o *options) cobra.CompletionFunc {
+	devices := completeDevices(o)
+	return func(c *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		names, _ := devices(c, args, prefix)
+		return names, cobra.ShellCompDirectiveDefault
 	}
 }

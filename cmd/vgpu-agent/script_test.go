@@ -5,11 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"vgpud/guestagent/fatbin"
+	"vgpud/guestagent/program/programtest"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -38,11 +41,11 @@ func TestScripts(t *testing.T) {
 			})
 			return os.MkdirAll(filepath.Join(e.WorkDir, "root/sys/bus/pci/devices"), 0o755)
 		},
-		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"plug": plug},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){"plug": plug, "program": makeProgram},
 	})
 }
 
-// plug adds a virtual GPU to the script's root: plug ADDRESS [driver=NAME] [no-room]. Its BAR0 only
+// plug adds a virtual GPU to the script's root: plug ADDRESS [driver=NAME] [no-room] [ended]. Its BAR0 only
 // has the identity registers.
 func plug(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) == 0 {
@@ -57,6 +60,8 @@ func plug(ts *testscript.TestScript, _ bool, args []string) {
 		switch {
 		case driver:
 			ts.Check(os.Symlink("../../../drivers/"+name, filepath.Join(dir, "driver")))
+		case a == "ended": // what QEMU answers for a device whose process has ended
+			ts.Check(os.WriteFile(filepath.Join(dir, "config"), []byte{0x95, 0xff, 0xff, 0xff}, 0o644))
 		case a == "no-room":
 			shared = none
 		default:
@@ -71,4 +76,38 @@ func plug(ts *testscript.TestScript, _ bool, args []string) {
 	} {
 		ts.Check(os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
+}
+
+// makeProgram writes a program file: program FILE [needed=LIBRARY | imports=FUNCTION |
+// defines=FUNCTION | text=FILE | fatbin=FILE | machine=NUMBER]... A text or fat binary is made of a
+// file with PTX.
+func makeProgram(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: program FILE [PART=VALUE]...")
+	}
+	var p programtest.Program
+	for _, a := range args[1:] {
+		part, value, _ := strings.Cut(a, "=")
+		switch part {
+		case "needed":
+			p.Needed = append(p.Needed, value)
+		case "imports":
+			p.Undefined = append(p.Undefined, value)
+		case "defines":
+			p.Defined = append(p.Defined, value)
+		case "text":
+			p.Data = append(append(append(p.Data, 0), ts.ReadFile(value)...), 0)
+		case "fatbin":
+			b, err := fatbin.Append(nil, fatbin.Image{Kind: fatbin.PTX, Major: 7, SM: 80, Data: []byte(ts.ReadFile(value)), Compression: fatbin.LZ4})
+			ts.Check(err)
+			p.Fatbin = append(p.Fatbin, b...)
+		case "machine":
+			n, err := strconv.ParseUint(value, 0, 16)
+			ts.Check(err)
+			p.Machine = uint16(n)
+		default:
+			ts.Fatalf("program: what is %q?", a)
+		}
+	}
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), p.Bytes(), 0o755))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/user"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/journal"
 	"vgpud/cmd/internal/systemd"
 	"vgpud/guestagent/agent"
 	"vgpud/guestagent/allot"
@@ -27,6 +29,8 @@ type serveOptions struct {
 	kernels string
 	preempt string
 	wanted  allot.Preempt
+	perUser allot.Limits
+	windows uint64 // of one user's programs, MiB
 }
 
 // The values of --preempt.
@@ -58,6 +62,10 @@ file --kernels.`,
 	f.StringVar(&s.preempt, "preempt", preemptOn, "make the kernels of programs that share a device preemptible: on, off")
 	f.DurationVar(&s.wanted.Latency, "preempt-latency", tune.DefaultLatency, "the time within which an evicted kernel should leave the GPU")
 	f.Float64Var(&s.wanted.Overhead, "preempt-overhead", tune.DefaultOverhead, "the highest acceptable cost of that, as a part of the kernel's time")
+	f.IntVar(&s.perUser.Programs, "user-programs", 0, "how many programs of one user may share a device; 0: no limit; root has none")
+	f.IntVar(&s.perUser.Contexts, "user-contexts", 0, "how many contexts the programs of one user may have together")
+	f.IntVar(&s.perUser.Channels, "user-channels", 0, "how many channels the programs of one user may have together")
+	f.Uint64Var(&s.windows, "user-windows", 0, "how much shared memory, in MiB, the programs of one user may have together")
 	cli.CompleteFlag(c, "preempt", preemptOn, preemptOff)
 	f.BoolVar(&s.verbose, "verbose", false, "log more")
 	return c
@@ -82,7 +90,7 @@ func serve(ctx context.Context, o *options, s *serveOptions) error {
 		PCI: p, GID: gid, NoCheck: s.noCheck, Log: log,
 		Alive:     func() { systemd.TryNotify(log, "WATCHDOG=1") },
 		Heartbeat: watchdog / 3,
-		Kernels:   kernels, Preempt: s.wanted,
+		Kernels:   kernels, Preempt: s.wanted, PerUser: s.perUser,
 	})
 	l, err := a.Listen(o.socket)
 	if err != nil {
@@ -117,6 +125,11 @@ func (s *serveOptions) check() error {
 		return cli.Usagef("preempt-overhead %v: want a part, such as 0.02 for a fiftieth, up to 10", s.wanted.Overhead)
 	}
 	s.wanted.Off = s.preempt == preemptOff
+	const mostWindows = 1 << 20 // MiB
+	if s.perUser.Programs < 0 || s.perUser.Contexts < 0 || s.perUser.Channels < 0 || s.windows > mostWindows {
+		return cli.Usagef("limits of a user: want 0 or more, and at most %d MiB", mostWindows)
+	}
+	s.perUser.SharedBytes = s.windows << 20
 	return nil
 }
 
@@ -134,24 +147,24 @@ func openKernels(path string, log *slog.Logger) *cache.File {
 	return f
 }
 
-// newLog returns a logger to standard error, one event a line, without times if the journal adds
-// them.
+// newLog returns a logger to standard error, one event a line, in the journal's form if that is the
+// destination.
 func newLog(verbose bool) *slog.Logger {
-	o := &slog.HandlerOptions{}
+	o := slog.HandlerOptions{}
 	if verbose {
 		o.Level = slog.LevelDebug
 	}
-	journal := os.Getenv("JOURNAL_STREAM") != ""
-	o.ReplaceAttr = func(groups []string, a slog.Attr) slog.Attr {
-		if len(groups) == 0 && a.Key == slog.TimeKey && journal {
-			return slog.Attr{}
-		}
+	o.ReplaceAttr = func(_ []string, a slog.Attr) slog.Attr {
 		if d, ok := a.Value.Any().(time.Duration); ok {
 			a.Value = slog.StringValue(d.Round(100 * time.Nanosecond).String())
 		}
 		return a
 	}
-	return slog.New(slog.NewTextHandler(os.Stderr, o))
+	text := func(w io.Writer, o *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, o) }
+	if journal.Connected(os.Stderr) {
+		return slog.New(journal.New(os.Stderr, o, text))
+	}
+	return slog.New(text(os.Stderr, &o))
 }
 
 // groupID returns the number of a group, or -1 for none.

@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
+	"vgpud/internal/strictyaml"
 	"vgpud/mediator/api"
 )
 
@@ -67,10 +64,8 @@ func readConfig() (config, error) {
 		return config{}, fmt.Errorf("read the hook's configuration: %w", err)
 	}
 	var c config
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
-		return config{}, fmt.Errorf("configuration %s: %w", path, err)
+	if _, err := strictyaml.Unmarshal(b, &c); err != nil {
+		return config{}, fmt.Errorf("configuration: %w", strictyaml.Named(path, err))
 	}
 	c.Socket = cmp.Or(os.Getenv(socketVariable), c.Socket, api.DefaultSocket)
 	c.RunDir = cmp.Or(c.RunDir, filepath.Dir(c.Socket))

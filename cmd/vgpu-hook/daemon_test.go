@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
 )
 
@@ -99,7 +101,7 @@ func (d *fakeDaemon) VM(name string) (api.VM, error) {
 	return d.vms[i].show(), nil
 }
 
-func (d *fakeDaemon) CreateVM(s api.VMSpec) (api.VM, error) {
+func (d *fakeDaemon) CreateVM(_ access.Caller, s api.VMSpec) (api.VM, error) {
 	if err := errors.Join(api.CheckName(s.Name), s.Terms().Check(), api.CheckUUID(s.DomainUUID)); err != nil {
 		return api.VM{}, err
 	}
@@ -124,7 +126,7 @@ func (d *fakeDaemon) create(s api.VMSpec) (api.VM, error) {
 	return v.show(), nil
 }
 
-func (d *fakeDaemon) DeleteVM(name string, force bool) error {
+func (d *fakeDaemon) DeleteVM(_ access.Caller, name string, force bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	i, err := d.find(name)
@@ -137,7 +139,9 @@ func (d *fakeDaemon) DeleteVM(name string, force bool) error {
 	return err
 }
 
-func (d *fakeDaemon) UpdateVM(name string, _ api.VMUpdate) (api.VM, error) { return d.VM(name) }
+func (d *fakeDaemon) UpdateVM(_ access.Caller, name string, _ api.VMUpdate) (api.VM, error) {
+	return d.VM(name)
+}
 
 func (d *fakeDaemon) GPUs() []api.GPU { return nil }
 
@@ -145,6 +149,16 @@ func (d *fakeDaemon) GPU(name string) (api.GPU, error) {
 	return api.GPU{}, fmt.Errorf("GPU %q: %w", name, api.ErrNotFound)
 }
 
-func (d *fakeDaemon) UpdateGPU(name string, _ api.GPUUpdate) (api.GPU, error) { return d.GPU(name) }
+func (d *fakeDaemon) UpdateGPU(_ access.Caller, name string, _ api.GPUUpdate) (api.GPU, error) {
+	return d.GPU(name)
+}
+
+func (d *fakeDaemon) Usage(context.Context, api.UsageQuery) (api.Usage, error) {
+	return api.Usage{}, api.ErrNotFound
+}
+
+func (d *fakeDaemon) UsageCosts(context.Context, api.UsageQuery) (any, error) {
+	return nil, api.ErrNotFound
+}
 
 func (d *fakeDaemon) Health() api.Health { return api.Health{Version: "test", Healthy: true} }

@@ -22,6 +22,7 @@ import (
 	"os"
 	"strings"
 
+	"vgpud/cmd/internal/version"
 	"vgpud/mediator/api"
 	"vgpud/mediator/libvirt/domain"
 )
@@ -39,6 +40,10 @@ const maxInput = 32 << 20
 func main() { os.Exit(run()) }
 
 func run() int {
+	if len(os.Args) == 2 && os.Args[1] == "--version" {
+		fmt.Println("vgpu-hook version", version.String())
+		return exitOK
+	}
 	if len(os.Args) < 3 || strings.HasPrefix(os.Args[1], "-") {
 		fmt.Fprintln(os.Stderr, "usage: vgpu-hook DOMAIN OPERATION SUB-OPERATION EXTRA, with the domain's XML on standard input: libvirt calls it as a hook")
 		return exitUsage

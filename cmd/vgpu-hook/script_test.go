@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
 	"vgpud/mediator/libvirt/domain"
 )
@@ -156,7 +157,7 @@ func startDaemon() (*fakeDaemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := api.Handler(d, nil, slog.New(slog.DiscardHandler))
+	h := api.Handler(d, api.HandlerOptions{Caller: access.As(access.Operator), Log: slog.New(slog.DiscardHandler)})
 	d.server = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
 		h.ServeHTTP(w, r)

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 
+	"vgpud/cmd/internal/version"
 	"vgpud/mediator/libvirt"
 	"vgpud/mediator/libvirt/binding"
 )
@@ -20,6 +21,10 @@ import (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if len(args) == 1 && args[0] == "--version" {
+		fmt.Println(libvirt.ProgramName, "version", version.String())
+		return 0
+	}
 	if len(args) != 1 || args[0] == "-h" || args[0] == "--help" {
 		fmt.Fprintf(os.Stderr, "usage: %s URI\n\nvgpud and vgpuctl run this program to talk to libvirt, at %s for example.\n", libvirt.ProgramName, libvirt.DefaultURI)
 		return 2

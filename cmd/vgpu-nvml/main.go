@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"os"
 
+	"vgpud/cmd/internal/version"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/gpu/nvidia/inventory/binding"
 )
@@ -24,9 +25,14 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	f := flag.NewFlagSet(inventory.ProgramName, flag.ContinueOnError)
 	once := f.Bool("once", false, "end after one round")
+	show := f.Bool("version", false, "print the version")
 	every := f.Duration("every", inventory.DefaultEvery, "time between two rounds of samples")
 	if err := f.Parse(args); err != nil {
 		return 2
+	}
+	if *show {
+		fmt.Println(inventory.ProgramName, "version", version.String())
+		return 0
 	}
 	if f.NArg() > 0 || *every <= 0 {
 		fmt.Fprintf(os.Stderr, "usage: %s [--once] [--every DURATION]\n", inventory.ProgramName)

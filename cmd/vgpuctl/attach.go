@@ -122,7 +122,7 @@ The VM needs shared memory and a port with room: "vgpuctl define" gives a domain
 			return a.vm(c.OutOrStdout(), fmt.Sprintf("vm %s: attached to port %s, on GPU %s", v.Name, port.ID, v.GPU), v)
 		},
 	}
-	gpuFlags(c, &gpu)
+	gpuFlags(c, o, &gpu)
 	a.flags(c)
 	c.Flags().StringVar(&name, "name", "", "the guest's `name` (default: the domain's)")
 	runDirFlag(c, &runDir)

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
 	"vgpud/mediator/libvirt/qmp"
 )
 
-// daemon serves the API until the test ends.
-func daemon(t *testing.T, h http.Handler) *api.Client {
+// serveAPI serves the API until the test ends.
+func serveAPI(t *testing.T, h http.Handler) *api.Client {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
@@ -38,7 +39,7 @@ func daemon(t *testing.T, h http.Handler) *api.Client {
 // A virtual GPU that may still be in the VM stays; one without a connected VMM is deleted.
 func TestAttachLeavesWhatIsConnected(t *testing.T) {
 	h := &fixedHost{vms: []api.VM{{Name: "there", Attached: true}, {Name: "gone"}}}
-	client := daemon(t, api.Handler(h, nil, slog.New(slog.DiscardHandler)))
+	client := serveAPI(t, api.Handler(h, api.HandlerOptions{Caller: access.As(access.Operator), Log: slog.New(slog.DiscardHandler)}))
 	for name, want := range map[string]string{
 		"there": "its virtual GPU there stays until then", "gone": "its virtual GPU gone was not connected and has been deleted", "nobody": "nobody was not connected",
 	} {
@@ -55,10 +56,10 @@ func TestAttachLeavesWhatIsConnected(t *testing.T) {
 // A virtual GPU that the daemon created without answering is deleted.
 func TestAttachTakesBackWhatNobodyAnsweredFor(t *testing.T) {
 	h := &fixedHost{}
-	answers := api.Handler(h, nil, slog.New(slog.DiscardHandler))
-	client := daemon(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answers := api.Handler(h, api.HandlerOptions{Caller: access.As(access.Operator), Log: slog.New(slog.DiscardHandler)})
+	client := serveAPI(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
-			if _, err := h.CreateVM(api.VMSpec{Name: "web1"}); err != nil {
+			if _, err := h.CreateVM(access.As(access.Operator)(r), api.VMSpec{Name: "web1"}); err != nil {
 				t.Error(err)
 			}
 			panic(http.ErrAbortHandler)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,7 +64,7 @@ stays as it is.`,
 			return d.change(c, args[0], func(xml []byte) ([]byte, error) { return domain.Define(xml, gpus, dir) })
 		},
 	}
-	gpuFlags(c, &gpu)
+	gpuFlags(c, o, &gpu)
 	c.Flags().IntVar(&count, "count", 1, "number of virtual GPUs, all with these flags")
 	runDirFlag(c, &runDir)
 	d.flags(c)
@@ -184,48 +183,6 @@ func (d *definition) complete(c *cobra.Command, args []string, _ string) (names 
 		names = append(names, d.Name)
 	}
 	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// gpuFlags adds the flags of a virtual GPU, one for each attribute of <vgpud:gpu>.
-func gpuFlags(c *cobra.Command, gpu *domain.GPU) {
-	usage := map[string]string{
-		"weight":            "the domain's `part` of the GPU relative to other guests' weights (default 1)",
-		"cap":               "the largest `part` of the GPU's time that it gets, such as 0.5 or 50%",
-		"guarantee":         "the least `part` of the GPU's time that it gets while it has work",
-		"priority":          "the highest `priority` that its launches may have (default 0)",
-		"memory":            "GPU memory that it may use, a `size` such as 4GiB (default: all)",
-		"gpu":               "the physical GPU's `name`; any: the daemon chooses (default any)",
-		"kernel-time-limit": "end a kernel after this much GPU `time`; none: never (default: the daemon's setting)",
-		"bar2":              "memory shared with the guest, a `size` that is a power of two (default 256MiB)",
-	}
-	for _, name := range domain.Attributes() {
-		c.Flags().Var(&gpuFlag{gpu: gpu, name: name}, name, usage[name])
-	}
-}
-
-// gpuFlag is the flag for one attribute.
-type gpuFlag struct {
-	gpu         *domain.GPU
-	name, value string
-}
-
-// String implements [pflag.Value].
-func (f *gpuFlag) String() string { return f.value }
-
-// Type implements [pflag.Value].
-func (f *gpuFlag) Type() string { return "string" }
-
-// Set implements [pflag.Value]. Parts may also be percentages.
-func (f *gpuFlag) Set(s string) error {
-	if digits, percent := strings.CutSuffix(s, "%"); percent && (f.name == "cap" || f.name == "guarantee") {
-		x, err := strconv.ParseFloat(digits, 64)
-		if err != nil {
-			return fmt.Errorf("%q: want a part such as 0.5 or 50%%", s)
-		}
-		s = strconv.FormatFloat(x/100, 'f', -1, 64)
-	}
-	f.value = s
-	return f.gpu.Set(f.name, s)
 }
 
 func runDirFlag(c *cobra.Command, dir *string) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"vgpud/mediator/libvirt"
@@ -31,6 +32,9 @@ func fakeLibvirt() {
 type fileHypervisor struct{ *libvirt.EventQueue }
 
 func (fileHypervisor) Domain(key string, v libvirt.View) (libvirt.Domain, error) {
+	if name, ok := domainByUUID(key); ok {
+		key = name
+	}
 	b, err := os.ReadFile(key + ".xml")
 	if errors.Is(err, fs.ErrNotExist) {
 		return libvirt.Domain{}, fmt.Errorf("%w: Domain not found: no domain with matching name '%s'", libvirt.ErrNoDomain, key)
@@ -42,6 +46,17 @@ func (fileHypervisor) Domain(key string, v libvirt.View) (libvirt.Domain, error)
 		return libvirt.Domain{}, fmt.Errorf("asked for %q", v)
 	}
 	return libvirt.Domain{Name: key, Active: strings.HasPrefix(key, "running"), Persistent: !strings.HasPrefix(key, "transient"), XML: string(b)}, nil
+}
+
+// domainByUUID returns the name of the domain with a UUID. A domain's file is called by its name.
+func domainByUUID(uuid string) (name string, ok bool) {
+	files, _ := filepath.Glob("*.xml") // the pattern is good
+	for _, f := range files {
+		if b, err := os.ReadFile(f); err == nil && strings.Contains(string(b), "<uuid>"+uuid+"</uuid>") {
+			return strings.TrimSuffix(f, ".xml"), true
+		}
+	}
+	return "", false
 }
 
 func (fileHypervisor) Define(xml string) error {

@@ -18,6 +18,7 @@ import (
 	"vgpud/cmd/internal/ability"
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/output"
+	"vgpud/cmd/internal/version"
 	"vgpud/cmd/vgpuctl/internal/doctor"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
@@ -76,7 +77,7 @@ The abilities of a GPU are tried by "vgpud probe", in a process and a context of
 func examined(client *api.Client, root, uri string) *doctor.Host {
 	return &doctor.Host{
 		Files:  os.DirFS(root),
-		Access: func(path string) error { return unix.Access(filepath.Join(root, path), unix.R_OK|unix.W_OK) },
+		TryKVM: func(path string) error { return doctor.TryKVM(filepath.Join(root, path)) },
 		Find:   find,
 		Run:    runProgram,
 		Health: client.Health,
@@ -94,7 +95,7 @@ func examined(client *api.Client, root, uri string) *doctor.Host {
 			all, err := l.Domains(ctx)
 			return len(all), err
 		},
-		Version: cli.Version(),
+		Version: version.String(),
 		QEMU:    qemus[runtime.GOARCH],
 	}
 }
@@ -136,16 +137,19 @@ func runProgram(ctx context.Context, program string, args ...string) (string, er
 	return out.String(), doctor.Explain(err, stderr.String())
 }
 
+// abilityTable prints abilities.
+var abilityTable = table[ability.Ability]{columns: func([]ability.Ability) []column[ability.Ability] { return abilityColumns }}
+
 var abilityColumns = []column[ability.Ability]{
-	{"ABILITY", false, func(a ability.Ability) string { return a.Name }},
-	{"GPU", false, func(a ability.Ability) string { return a.GPU }},
-	{"HERE", false, func(a ability.Ability) string {
+	{head: "ABILITY", value: func(a ability.Ability) string { return a.Name }},
+	{head: "GPU", value: func(a ability.Ability) string { return a.GPU }},
+	{head: "HERE", value: func(a ability.Ability) string {
 		if a.Needed && a.State == ability.Absent {
 			return "no, needed"
 		}
 		return string(a.State)
 	}},
-	{"WHAT", false, func(a ability.Ability) string { return a.What }},
+	{head: "WHAT", value: func(a ability.Ability) string { return a.What }},
 }
 
 // printReport prints the table, and below it what to do.
@@ -153,7 +157,7 @@ func printReport(w io.Writer, f *output.Format, r doctor.Report) error {
 	if f.Kind == "json" {
 		return output.JSON(w, r)
 	}
-	if err := print(w, f, abilityColumns, nil, r.Abilities); err != nil {
+	if err := abilityTable.print(w, f, r.Abilities); err != nil {
 		return err
 	}
 	head := "\nWhat to do:\n"

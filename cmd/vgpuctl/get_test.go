@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,8 +38,9 @@ func TestHardwareColumns(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	name := column[api.GPU]{"NAME", false, func(g api.GPU) string { return g.Name }}
-	if err := print(&out, &output.Format{Kind: "wide"}, append([]column[api.GPU]{name}, hardwareColumns...), nil, gpus); err != nil {
+	name := textColumn("NAME", gpuName)
+	wide := table[api.GPU]{columns: func([]api.GPU) []column[api.GPU] { return append([]column[api.GPU]{name}, hardwareColumns...) }, name: gpuName}
+	if err := wide.print(&out, &output.Format{Kind: "wide"}, gpus); err != nil {
 		t.Fatal(err)
 	}
 	want := `NAME   TEMPERATURE   POWER   MEMORY-USED   XIDS        CLOCK      THROTTLED           DRIVER       CUDA   MIG   PCI            UUID
@@ -51,23 +53,34 @@ gpu0   -             -       -             -           -          -             
 	}
 }
 
-// TestControlColumns checks the columns about guests under hardware control.
-func TestControlColumns(t *testing.T) {
+// TestDescribeControl: the driver's control of a guest's contexts is described where there is any.
+func TestDescribeControl(t *testing.T) {
 	idle := api.VM{Name: "a"}
-	if n := len(vmColumnsOf([]api.VM{idle})); n != len(vmColumns) {
-		t.Errorf("%d columns about guests on a soft GPU, want %d", n, len(vmColumns))
+	if text := strings.Join(describeVM(&idle), "\n"); strings.Contains(text, "Control by the driver") {
+		t.Errorf("a guest on a soft GPU:\n%s", text)
 	}
-	vms := []api.VM{idle, {Name: "b", Control: api.Control{Contexts: 1, Disables: 4, DisableSeconds: 0.003, TimeSliceSeconds: 0.002048, Errors: 1}}}
-	columns := vmColumnsOf(vms)
+	v := api.VM{Name: "b", Control: api.Control{Contexts: 1, Disables: 4, DisableSeconds: 0.003, TimeSliceSeconds: 0.002048, Errors: 1, Problem: "busy\x1b[31m"}}
+	_, text, _ := strings.Cut(strings.Join(describeVM(&v), "\n"), "Control by the driver:\n")
+	want := `  Contexts:            1, of which 0 are off the GPU
+  Disables:            4, mean time 750µs
+  Time slice:          2.048ms
+  Errors:              1
+  Problem:             busy\x1b[31m`
+	if diff := cmp.Diff(want, text); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestLostColumns: a guest that is lost, or silent, has its problem in the table.
+func TestLostColumns(t *testing.T) {
 	var out bytes.Buffer
-	if err := print(&out, &output.Format{Kind: "wide"}, append(columns[:1:1], controlColumns...), nil, vms); err != nil {
+	vms := []api.VM{{Name: "a", Lost: "its process 7 ended"}, {Name: "b", Silent: "it does not answer"}, {Name: "c"}}
+	if err := vmTable.print(&out, &output.Format{Kind: "csv"}, vms); err != nil {
 		t.Fatal(err)
 	}
-	want := `NAME   DISABLES   DISABLE-TIME   TIME-SLICE   CONTROL-ERRORS
-a      0          -              -            0
-b      4          750µs          2.048ms      1
-`
-	if diff := cmp.Diff(want, out.String()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
+	for _, want := range []string{",lost,", ",silent,", ",its process 7 ended\n", ",it does not answer\n", ",problem\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("no %q in\n%s", want, out.String())
+		}
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 
@@ -14,7 +13,7 @@ import (
 )
 
 // formats are the values of --output.
-var formats = []string{"table", "wide", "json", "yaml", "name"}
+var formats = []string{"table", "wide", "json", "yaml", "csv", "name", output.KindPath}
 
 func newFormat() output.Format { return output.Format{Kinds: formats} }
 
@@ -36,86 +35,93 @@ func (a *answer) check() error {
 
 // vm shows a guest.
 func (a *answer) vm(w io.Writer, line string, v api.VM) error {
-	return printAnswer(w, a, line, vmColumnsOf, vmName, v)
+	return printAnswer(w, a, line, vmTable, v)
 }
 
 // gpu shows a GPU.
 func (a *answer) gpu(w io.Writer, line string, g api.GPU) error {
-	return printAnswer(w, a, line, gpuColumnsOf, gpuName, g)
+	return printAnswer(w, a, line, gpuTable, g)
 }
 
-func printAnswer[T any](w io.Writer, a *answer, line string, columns func([]T) []column[T], name func(T) string, item T) error {
+func printAnswer[T any](w io.Writer, a *answer, line string, t table[T], item T) error {
 	if a.Kind == "" {
 		_, err := fmt.Fprintln(w, line)
 		return err
 	}
-	items := []T{item}
-	return print(w, &a.Format, columns(items), name, items)
+	return t.printOne(w, &a.Format, item)
 }
 
-func vmName(v api.VM) string   { return v.Name }
-func gpuName(g api.GPU) string { return g.Name }
-
-// column is one column of a table.
-type column[T any] struct {
-	head  string
-	wide  bool // only with -o wide
-	value func(T) string
+// table describes how items of a kind are printed.
+type table[T any] struct {
+	// columns returns the columns for these items.
+	columns func([]T) []column[T]
+	name    func(T) string
+	// shown returns what of an item is for programs; nil returns the item.
+	shown func(T) T
 }
 
-// print writes items in the format.
-func print[T any](w io.Writer, f *output.Format, columns []column[T], name func(T) string, items []T) error {
-	switch f.Kind {
-	case "json":
-		if items == nil {
-			items = []T{} // not null
+// printOne writes one item; as JSON it is an object.
+func (t *table[T]) printOne(w io.Writer, f *output.Format, item T) error {
+	if t.shown != nil {
+		item = t.shown(item)
+	}
+	if done, err := f.Encode(w, item); done {
+		return err
+	}
+	return t.print(w, f, []T{item})
+}
+
+// print writes items; as JSON they are an array.
+func (t *table[T]) print(w io.Writer, f *output.Format, items []T) error {
+	all := make([]T, len(items)) // not null
+	for i, it := range items {
+		all[i] = it
+		if t.shown != nil {
+			all[i] = t.shown(it)
 		}
-		return output.JSON(w, items)
-	case "yaml":
-		return output.YAML(w, items)
-	case "name":
-		for _, it := range items {
-			if _, err := fmt.Fprintln(w, name(it)); err != nil {
+	}
+	if done, err := f.Encode(w, all); done {
+		return err
+	}
+	if f.Kind == "name" {
+		for _, it := range all {
+			if _, err := fmt.Fprintln(w, t.name(it)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	if f.Kind != "wide" {
-		columns = slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.wide })
-	}
-	heads := make([]string, len(columns))
-	for i, c := range columns {
-		heads[i] = c.head
-	}
-	rows := make([][]string, len(items))
-	for i, it := range items {
-		for _, c := range columns {
-			rows[i] = append(rows[i], c.value(it))
-		}
+	heads, rows := t.rows(f, t.columns(items), items)
+	if f.Kind == "csv" {
+		return output.CSV(w, heads, rows)
 	}
 	return f.Table(w, heads, rows)
 }
 
-func percent(x float64) string { return fmt.Sprintf("%.1f%%", 100*x) }
-
-// ratio formats a configured part of the GPU's time; 0 means none.
-func ratio(x float64) string {
-	if x == 0 {
-		return "-"
+// rows returns the headings, nil with --no-headers in CSV, and a row for each item.
+func (t *table[T]) rows(f *output.Format, columns []column[T], items []T) (heads []string, rows [][]string) {
+	csv := f.Kind == "csv"
+	if f.Kind != "wide" && !csv {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.wide })
 	}
-	return fmt.Sprintf("%g%%", math.Round(x*1e11)/1e9)
-}
-
-func seconds(x float64) string { return fmt.Sprintf("%.2f", x) }
-
-func number(x float64) string { return fmt.Sprintf("%g", x) }
-
-func count[T int | uint64](n T) string { return fmt.Sprint(n) }
-
-func yesNo(b bool) string {
-	if b {
-		return "yes"
+	for _, c := range columns {
+		head := c.head
+		if csv {
+			head = strings.ToLower(strings.ReplaceAll(head, "-", "_"))
+		}
+		heads = append(heads, head)
 	}
-	return "no"
+	if csv && f.NoHeaders {
+		heads = nil
+	}
+	for _, it := range items {
+		row := make([]string, len(columns))
+		for i, c := range columns {
+			if row[i] = c.value(it); csv && c.plain != nil {
+				row[i] = c.plain(it)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return heads, rows
 }

@@ -40,7 +40,7 @@ forms, and, of those whose blocks do not wait for others, how many have a form w
 loop; --count prints only that.
 
 A file that can't be read or parsed is reported, the others are checked, and the exit
-code is 1. docs/preemption.md explains the reasons.`,
+code is 1. The page preemption.md of vgpud's documentation explains the reasons.`,
 		Example:           "  vgpuctl ptx check *.ptx\n  vgpuctl ptx check -o json kernel.ptx",
 		Args:              atLeast("FILE..."),
 		ValidArgsFunction: completePTX,
@@ -77,7 +77,7 @@ func printChecked(w io.Writer, f *output.Format, rows []ptxRow, count bool) erro
 	if count {
 		return countPTX(rows).print(w, f)
 	}
-	if err := print(w, f, ptxColumns, ptxRow.name, rows); err != nil {
+	if err := ptxTable.print(w, f, rows); err != nil {
 		return err
 	}
 	if f.NoHeaders || f.Kind != "table" && f.Kind != "wide" {
@@ -149,7 +149,7 @@ func transformTo(c *cobra.Command, f *output.Format, file, out string, reported 
 	switch {
 	case err != nil:
 		if rows := failedRow(c, f, file, err); len(rows) > 0 {
-			if err := print(c.OutOrStdout(), f, ptxColumns, ptxRow.name, rows); err != nil {
+			if err := ptxTable.print(c.OutOrStdout(), f, rows); err != nil {
 				return err
 			}
 		}
@@ -162,7 +162,7 @@ func transformTo(c *cobra.Command, f *output.Format, file, out string, reported 
 			return err
 		}
 	}
-	return print(c.OutOrStdout(), f, ptxColumns, ptxRow.name, rows)
+	return ptxTable.print(c.OutOrStdout(), f, rows)
 }
 
 // failedRow reports a file's error: as a row in formats for programs, otherwise on standard error.
@@ -333,6 +333,9 @@ func (r ptxRow) MarshalJSON() ([]byte, error) {
 	return json.Marshal(out)
 }
 
+// ptxTable prints kernels.
+var ptxTable = table[ptxRow]{columns: func([]ptxRow) []column[ptxRow] { return ptxColumns }, name: ptxRow.name}
+
 // ptxColumns are the columns of check's table.
 var ptxColumns = []column[ptxRow]{
 	{head: "FILE", value: func(r ptxRow) string { return r.File }},
@@ -347,11 +350,11 @@ var ptxColumns = []column[ptxRow]{
 	}},
 	{head: "REASON", value: func(r ptxRow) string { return output.OrDash(r.Reason.String()) }},
 	{head: "WAITS", value: func(r ptxRow) string { return yesNo(r.WaitsForBlocks) }},
-	{head: "BARRIERS", value: func(r ptxRow) string { return count(r.Barriers.Total) }},
-	{head: "UNIFORM", value: func(r ptxRow) string { return count(r.Barriers.Uniform) }},
-	{head: "REWRITTEN", value: func(r ptxRow) string { return count(r.Barriers.Rewritten) }},
-	{head: "REGISTERS", value: func(r ptxRow) string { return count(r.VirtualRegistersAdded) }},
-	{head: "SHARED", value: func(r ptxRow) string { return count(r.SharedBytesAdded) }},
+	{head: "BARRIERS", value: func(r ptxRow) string { return fmt.Sprint(r.Barriers.Total) }},
+	{head: "UNIFORM", value: func(r ptxRow) string { return fmt.Sprint(r.Barriers.Uniform) }},
+	{head: "REWRITTEN", value: func(r ptxRow) string { return fmt.Sprint(r.Barriers.Rewritten) }},
+	{head: "REGISTERS", value: func(r ptxRow) string { return fmt.Sprint(r.VirtualRegistersAdded) }},
+	{head: "SHARED", value: func(r ptxRow) string { return fmt.Sprint(r.SharedBytesAdded) }},
 	{head: "ALREADY", wide: true, value: func(r ptxRow) string { return yesNo(r.TakesTasks) }},
 	{head: "DETAIL", wide: true, value: func(r ptxRow) string { return output.OrDash(r.Detail) }},
 }

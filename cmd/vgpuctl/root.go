@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/version"
 	"vgpud/mediator/api"
 )
 
@@ -29,15 +30,17 @@ func newRoot() *cobra.Command {
 		Short: "Show and change how guests share the host's GPUs",
 		Long: `vgpuctl shows how the guests share the host's GPUs, and changes it, by asking the daemon,
 vgpud. Changes take effect at once.`,
-		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+		Version: version.String(),
+		Args:    cli.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	socket := api.DefaultSocket
 	if s := os.Getenv("VGPUD_SOCKET"); s != "" {
 		socket = s
 	}
 	root.PersistentFlags().StringVar(&o.socket, "socket", socket, "the daemon's socket (environment VGPUD_SOCKET)")
-	root.AddCommand(newGet(&o), newSet(&o), newCreate(&o), newDelete(&o), newDefine(&o), newUndefine(), newAttach(&o), newDetach(&o), newTop(&o), newPTX(), newDoctor(&o), cli.NewMan(root, "1"))
+	root.AddCommand(newGet(&o), newSet(&o), newDescribe(&o), newCreate(&o), newDelete(&o), newDefine(&o), newUndefine(), newAttach(&o), newDetach(&o),
+		newCordon(&o), newUncordon(&o), newDrain(&o), newTop(&o), newEvents(&o), newUsage(&o), newPTX(), newDoctor(&o), newCheckConfig(), newVersion(&o), cli.NewMan(root, "1"))
 	return root
 }
 
@@ -68,32 +71,4 @@ func ask[T any](c *cobra.Command, o *options, f func(*api.Client, context.Contex
 	client := o.client()
 	defer client.Close()
 	return f(client, ctx)
-}
-
-// completeVMs completes the names of guests.
-func completeVMs(o *options) cobra.CompletionFunc {
-	return completeNames(o, (*api.Client).VMs, vmName)
-}
-
-// completeGPUs completes the names of GPUs.
-func completeGPUs(o *options) cobra.CompletionFunc {
-	return completeNames(o, (*api.Client).GPUs, gpuName)
-}
-
-// completeNames completes the first argument by names that the daemon returns.
-func completeNames[T any](o *options, all func(*api.Client, context.Context) ([]T, error), name func(T) string) cobra.CompletionFunc {
-	return func(c *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		items, err := ask(c, o, all)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		names := make([]string, len(items))
-		for i := range items {
-			names[i] = name(items[i])
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
-	}
 }

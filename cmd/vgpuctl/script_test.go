@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,16 +14,25 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
+	"vgpud/mediator/budget"
 	"vgpud/mediator/libvirt"
 )
 
 var update = flag.Bool("update", false, "write what the scripts in testdata expect anew")
 
+// selfVariable names the environment variable that makes this binary vgpuctl.
+const selfVariable = "VGPUCTL_TEST_SELF"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(selfVariable) != "" {
+		main()
+	}
 	testscript.Main(m, map[string]func(){"vgpuctl": main, libvirt.ProgramName: fakeLibvirt})
 }
 
@@ -42,7 +52,7 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			log := slog.New(slog.DiscardHandler)
-			s := &http.Server{Handler: api.Handler(newFixedHost(), nil, log)}
+			s := &http.Server{Handler: api.Handler(newFixedHost(), api.HandlerOptions{Caller: access.As(access.Operator), Events: fixedEvents(), Log: log})}
 			done := make(chan error, 1)
 			go func() { done <- s.Serve(l) }()
 			e.Setenv("VGPUD_SOCKET", socket)
@@ -73,14 +83,14 @@ func newFixedHost() *fixedHost {
 			{
 				Name: "web1", Domain: "web-one", DomainUUID: "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11", GPU: "gpu0",
 				Weight: 2, Cap: 0.75, Guarantee: 0.125, PriorityCeiling: 3, Socket: "/run/vgpud/vms/web1/vfio-user.sock", Attached: true, PID: 101, Contexts: 2,
-				Groups: []uint16{3, 4}, Active: true, GPUSeconds: 12.5, GPUSecondsOwn: &own, Share: 0.625, Entitled: 0.6667, SuspendedSeconds: 1.5,
+				Groups: []uint16{3, 4}, Active: true, GPUSeconds: 12.5, GPUSecondsOwn: &own, Share: 0.625, BusyRatio: 0.5, Entitled: 0.6667, MemoryUsedBytes: 300 << 20, SuspendedSeconds: 1.5,
 				Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, MemoryLimitBytes: 1 << 30,
 				Preemption: api.Preemption{
 					Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,
 					Unresponsive: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
 				},
 			},
-			{Name: "web2", GPU: "gpu0", Weight: 1, Socket: "/run/vgpud/vms/web2/vfio-user.sock", PID: 102, GPUSeconds: 7.5, Share: 0.375},
+			{Name: "web2", GPU: "gpu0", Weight: 1, Socket: "/run/vgpud/vms/web2/vfio-user.sock", PID: 102, GPUSeconds: 7.5, Share: 0.375, BusyRatio: 0.25},
 		},
 		gpu: api.GPU{
 			Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", SMs: 4, MemoryBytes: 1 << 30, Policy: "dfq", VMs: 2, Healthy: true,
@@ -117,7 +127,7 @@ func (h *fixedHost) VM(name string) (api.VM, error) {
 	return h.vms[i], nil
 }
 
-func (h *fixedHost) CreateVM(s api.VMSpec) (api.VM, error) {
+func (h *fixedHost) CreateVM(_ access.Caller, s api.VMSpec) (api.VM, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if err := errors.Join(api.CheckName(s.Name), s.Terms().Check()); err != nil {
@@ -138,7 +148,7 @@ func (h *fixedHost) CreateVM(s api.VMSpec) (api.VM, error) {
 	return v, nil
 }
 
-func (h *fixedHost) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
+func (h *fixedHost) UpdateVM(_ access.Caller, name string, u api.VMUpdate) (api.VM, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i, err := h.find(name)
@@ -151,10 +161,16 @@ func (h *fixedHost) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 		return api.VM{}, fmt.Errorf("guest %q: %w", name, err)
 	}
 	v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling = t.Weight, t.Cap, t.Guarantee, t.PriorityCeiling
+	if u.KernelTimeLimit != nil {
+		v.KernelTimeLimit = max(*u.KernelTimeLimit, 0)
+	}
+	if u.Budget != nil {
+		v.Budget = &budget.Status{Budget: *u.Budget}
+	}
 	return *v, nil
 }
 
-func (h *fixedHost) DeleteVM(name string, force bool) error {
+func (h *fixedHost) DeleteVM(_ access.Caller, name string, force bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i, err := h.find(name)
@@ -180,17 +196,54 @@ func (h *fixedHost) GPU(name string) (api.GPU, error) {
 	return h.GPUs()[0], nil
 }
 
-func (h *fixedHost) UpdateGPU(name string, u api.GPUUpdate) (api.GPU, error) {
+func (h *fixedHost) UpdateGPU(_ access.Caller, name string, u api.GPUUpdate) (api.GPU, error) {
 	if _, err := h.GPU(name); err != nil {
 		return api.GPU{}, err
 	}
-	if policies := []string{"dfq", "none"}; !slices.Contains(policies, *u.Policy) {
-		return api.GPU{}, fmt.Errorf("policy %q: want one of %s: %w", *u.Policy, strings.Join(policies, ", "), api.ErrInvalid)
-	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.gpu.Policy = *u.Policy
+	if u.Policy != nil {
+		if policies := []string{"dfq", "none"}; !slices.Contains(policies, *u.Policy) {
+			return api.GPU{}, fmt.Errorf("policy %q: want one of %s: %w", *u.Policy, strings.Join(policies, ", "), api.ErrInvalid)
+		}
+		h.gpu.Policy = *u.Policy
+	}
+	if u.Cordoned != nil {
+		h.gpu.Cordoned = *u.Cordoned
+		h.gpu.Draining = h.gpu.Draining && h.gpu.Cordoned
+	}
+	if u.Draining != nil && *u.Draining {
+		h.gpu.Cordoned, h.gpu.Draining = true, true
+	}
+	if u.EndContexts {
+		for i := range h.vms {
+			h.vms[i].Contexts = 0
+		}
+	}
 	return h.gpu, nil
+}
+
+// Usage returns one row of what is asked for, whose texts a hostile tenant has chosen.
+func (h *fixedHost) Usage(_ context.Context, q api.UsageQuery) (api.Usage, error) {
+	if q.From == "soon" {
+		return api.Usage{}, fmt.Errorf("from %q: want a date: %w", q.From, api.ErrInvalid)
+	}
+	joules := 7.2e6
+	sums := api.UsageSums{GPUSeconds: 3600.123456, Kernels: 1000, Evictions: 3, SuspendedSeconds: 1.5, MemoryByteSeconds: 3600 * 1.5 * (1 << 30), EnergyJoules: &joules}
+	row := api.UsageRow{
+		VM: "web1", Domain: "web-one", DomainUUID: "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11", Owner: `=HYPERLINK("http://evil","x")`, Project: "blue, green", Day: "2026-11-24", GPU: "gpu0",
+		UsageSums: sums,
+	}
+	rows := []api.UsageRow{row, {VM: "web2", Day: "2026-11-25", UsageSums: api.UsageSums{GPUSeconds: 1}}}
+	total := sums
+	total.GPUSeconds++
+	return api.Usage{
+		From: time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC), By: q.By, Rows: rows, Total: total,
+	}, nil
+}
+
+func (h *fixedHost) UsageCosts(_ context.Context, q api.UsageQuery) (any, error) {
+	return []map[string]any{{"currency": q.Currency, "list_unit_price": q.GPUHourPrice, "resolution": q.Resolution}}, nil
 }
 
 func (h *fixedHost) Health() api.Health { return api.Health{Version: "test", Healthy: true} }

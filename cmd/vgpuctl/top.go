@@ -2,58 +2,38 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
-	"io"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
 	"vgpud/cmd/internal/cli"
-	"vgpud/cmd/internal/output"
 	"vgpud/mediator/api"
 )
-
-// usage is a guest's use of its GPU between two samples.
-type usage struct {
-	Name      string  `json:"name"`
-	GPU       string  `json:"gpu"`
-	Weight    float64 `json:"weight"`
-	State     string  `json:"state"`
-	Busy      float64 `json:"busy"`  // of the time between the samples
-	Share     float64 `json:"share"` // of what all guests of the GPU used
-	Entitled  float64 `json:"entitled"`
-	Suspended float64 `json:"suspended"` // of the time between the samples
-	Kernels   float64 `json:"kernels_per_second"`
-	Evictions float64 `json:"evictions_per_second"` // of its kernels
-	Waiting   int     `json:"launches_waiting"`     // for their turn, now
-}
-
-var usageColumns = []column[usage]{
-	{"NAME", false, func(u usage) string { return u.Name }},
-	{"GPU", false, func(u usage) string { return u.GPU }},
-	{"WEIGHT", false, func(u usage) string { return number(u.Weight) }},
-	{"STATE", false, func(u usage) string { return u.State }},
-	{"BUSY", false, func(u usage) string { return percent(u.Busy) }},
-	{"SHARE", false, func(u usage) string { return percent(u.Share) }},
-	{"ENTITLED", false, func(u usage) string { return percent(u.Entitled) }},
-	{"SUSPENDED", false, func(u usage) string { return percent(u.Suspended) }},
-	{"KERNELS/S", false, func(u usage) string { return fmt.Sprintf("%.1f", u.Kernels) }},
-	{"EVICTIONS/S", false, func(u usage) string { return fmt.Sprintf("%.1f", u.Evictions) }},
-	{"WAITING", false, func(u usage) string { return count(u.Waiting) }},
-}
 
 func newTop(o *options) *cobra.Command {
 	f := newFormat()
 	var every time.Duration
 	var samples int
+	var batch bool
+	var by string
 	c := &cobra.Command{
 		Use:   "top",
 		Short: "Show the guests' use of the GPUs, again and again",
-		Args:  cli.NoArgs,
+		Long: `Show the guests' use of the GPUs, again and again: in a terminal on a screen of its own,
+else, or with --batch, --count or --output, as one table after the other.
+
+SHARE, ENTITLED and SUSPENDED are parts of the time since the last look: what the guest used
+of the GPU's time, what its weight, cap and guarantee entitle it to among the guests that
+have work, and how long it was suspended. On the screen a mark in each bar shows what the
+guest is entitled to.
+
+Keys: arrows or j and k select a guest, Enter shows its details, Esc goes back; N, S, E, U,
+K and M sort by name, share, entitlement, suspended time, kernels and memory; r reverses
+the order; Space pauses; q quits. Without colours if NO_COLOR is set.`,
+		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := f.Check(); err != nil {
 				return err
@@ -64,15 +44,37 @@ func newTop(o *options) *cobra.Command {
 			if samples < 0 {
 				return cli.Usagef("count %d: want 0 (no limit) or more", samples)
 			}
+			order, err := parseOrder(by)
+			if err != nil {
+				return err
+			}
 			out := c.OutOrStdout()
+			plain := batch || samples > 0 || c.Flags().Changed("output") || c.Flags().Changed("no-headers")
+			if !plain && terminal(out) && terminal(c.InOrStdin()) {
+				return runScreen(c, o, every, order)
+			}
+			first := true
 			return top(c, o, every, samples, func(us []usage) error {
-				return show(out, &f, us)
+				sortUsage(us, order, false)
+				var b bytes.Buffer
+				if !first && (f.Kind == "table" || f.Kind == "wide") {
+					b.WriteByte('\n')
+				}
+				first = false
+				if err := usageTable.print(&b, &f, us); err != nil {
+					return err
+				}
+				_, err := out.Write(b.Bytes())
+				return err
 			})
 		},
 	}
 	f.Flags(c)
 	c.Flags().DurationVarP(&every, "interval", "d", time.Second, "time between two samples")
 	c.Flags().IntVarP(&samples, "count", "n", 0, "stop after this many tables (default: no limit)")
+	c.Flags().BoolVarP(&batch, "batch", "b", false, "print tables even in a terminal")
+	c.Flags().StringVar(&by, "sort", orders[byShare].name, "order: "+orderNames())
+	cli.CompleteFlag(c, "sort", orderNameList()...)
 	return c
 }
 
@@ -106,56 +108,14 @@ func top(c *cobra.Command, o *options, every time.Duration, count int, show func
 	return nil
 }
 
-// between returns what each guest used between two samples, the busiest first.
-func between(before, now []api.VM, elapsed time.Duration) []usage {
-	total := make(map[string]float64) // by GPU
-	us := make([]usage, 0, len(now))
-	for _, v := range now {
-		old := v // a new guest has used nothing yet
-		if i := slices.IndexFunc(before, func(b api.VM) bool { return b.Name == v.Name }); i >= 0 {
-			old = before[i]
-		}
-		used := max(v.GPUSeconds-old.GPUSeconds, 0)
-		total[v.GPU] += used
-		us = append(us, usage{
-			Name: v.Name, GPU: v.GPU, Weight: v.Weight, State: state(v), Entitled: v.Entitled,
-			Busy: used / elapsed.Seconds(), Share: used,
-			Suspended: min(max(v.SuspendedSeconds-old.SuspendedSeconds, 0)/elapsed.Seconds(), 1),
-			Kernels:   float64(v.Kernels-min(old.Kernels, v.Kernels)) / elapsed.Seconds(),
-			Evictions: float64(v.Preemption.Evictions-min(old.Preemption.Evictions, v.Preemption.Evictions)) / elapsed.Seconds(),
-			Waiting:   v.Preemption.Launches.Waiting,
-		})
-	}
-	for i := range us {
-		if t := total[us[i].GPU]; t > 0 {
-			us[i].Share /= t
-		}
-	}
-	slices.SortStableFunc(us, func(a, b usage) int { return cmp.Compare(b.Busy, a.Busy) })
-	return us
-}
-
-// show prints one table, over the last one if the output is a terminal.
-func show(out io.Writer, f *output.Format, us []usage) error {
-	var b bytes.Buffer
-	if f.Kind == "table" || f.Kind == "wide" {
-		if terminal(out) {
-			b.WriteString("\x1b[H\x1b[2J")
-		}
-	}
-	if err := print(&b, f, usageColumns, func(u usage) string { return u.Name }, us); err != nil {
-		return err
-	}
-	_, err := out.Write(b.Bytes())
-	return err
-}
-
-// terminal reports whether w is a terminal.
-func terminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// terminal reports whether a stream is a terminal.
+func terminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil
 }
+
+func perSecond(x float64) string { return fmt.Sprintf("%.1f", x) }

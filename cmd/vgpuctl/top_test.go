@@ -19,13 +19,13 @@ func TestBetween(t *testing.T) {
 	now := []api.VM{
 		{Name: "slow", GPU: "g", GPUSeconds: 10.5, SuspendedSeconds: 9, Kernels: 104, Attached: true, Suspended: true, Weight: 1, Entitled: 0.25,
 			Preemption: api.Preemption{Evictions: 15, Launches: api.Launches{Waiting: 3}}},
-		{Name: "fast", GPU: "g", GPUSeconds: 21.5, Kernels: 300, Attached: true, Active: true, Weight: 3, Entitled: 0.75},
+		{Name: "fast", GPU: "g", MemoryUsedBytes: 5, GPUSeconds: 21.5, Kernels: 300, Attached: true, Active: true, Weight: 3, Entitled: 0.75},
 		{Name: "reborn", GPU: "g", GPUSeconds: 0, Kernels: 1, Attached: true},
 		{Name: "new", GPU: "g", GPUSeconds: 50, Kernels: 7},
 		{Name: "alone", GPU: "h", GPUSeconds: 1},
 	}
 	want := []usage{
-		{Name: "fast", GPU: "g", Weight: 3, State: "active", Busy: 0.75, Share: 0.75, Entitled: 0.75, Kernels: 100},
+		{Name: "fast", GPU: "g", Weight: 3, Memory: 5, State: "active", Busy: 0.75, Share: 0.75, Entitled: 0.75, Kernels: 100},
 		{Name: "slow", GPU: "g", Weight: 1, State: "suspended", Busy: 0.25, Share: 0.25, Entitled: 0.25, Suspended: 1, Kernels: 2, Evictions: 2.5, Waiting: 3},
 		{Name: "reborn", GPU: "g", State: "idle"},
 		{Name: "new", GPU: "g", State: "detached"},

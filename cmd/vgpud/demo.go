@@ -24,7 +24,7 @@ processes, each attached over vfio-user and running kernels with checked results
 Share the GPU first without a policy and then by weight, and show each guest's part.
 Then run an urgent guest beside one with long kernels, first without evicting the
 long kernels for the urgent ones, then with. The exit status is 1 if any result is
-wrong.
+wrong. The daemon's page, whose address is printed, shows it live in a browser.
 
 With --gpu nvidia the GPU is this machine's own, with NVIDIA's driver. The guests'
 kernels are first timed alone and adjusted to the wanted lengths. A guest's accounted
@@ -33,7 +33,10 @@ the hardware keeps no account of its own.
 
 With --vms the guests are real VMs under QEMU, with the files that "make vm-deps"
 provides, and the GPU is slowed down to match: without KVM, QEMU translates their
-instructions. Nothing else differs.`,
+instructions. Nothing else differs.
+
+With --cuda the guests are CUDA programs as they are, compiled from CUDA C++, which
+load vgpud's libcuda.so.1 and shared runtime.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output != "table" && output != "json" {
@@ -44,6 +47,9 @@ instructions. Nothing else differs.`,
 			}
 			if d.GPU != demo.Soft && d.GPU != demo.NVIDIA {
 				return cli.Usagef("gpu %q: want soft or nvidia", d.GPU)
+			}
+			if d.CUDA && (d.VMs || d.GPU != demo.Soft || d.Calibrate) {
+				return cli.Usagef("--cuda goes with a GPU in software, and with neither --vms nor --calibrate")
 			}
 			d.Calibrate = d.Calibrate || d.GPU != demo.Soft
 			d.JSON = output == "json"
@@ -58,6 +64,7 @@ instructions. Nothing else differs.`,
 	c.Flags().StringVar(&d.GPU, "gpu", demo.Soft, "GPU to share: soft, nvidia")
 	c.Flags().BoolVar(&d.Calibrate, "calibrate", false, "time the guests' kernels alone first, on a GPU in software too")
 	c.Flags().BoolVar(&d.VMs, "vms", false, "run the guests in real VMs")
+	c.Flags().BoolVar(&d.CUDA, "cuda", false, "run CUDA programs as guests")
 	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "keep the processes' logs")
 	return c
 }

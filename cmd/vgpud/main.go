@@ -13,6 +13,7 @@ import (
 	"os"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/version"
 	"vgpud/mediator/sandbox"
 
 	"github.com/spf13/cobra"
@@ -33,7 +34,7 @@ func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "vgpud",
 		Short:   "Share the host's GPUs among its guests",
-		Version: cli.Version(),
+		Version: version.String(),
 		Args:    cli.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/journal"
 
 	"github.com/spf13/cobra"
 )
@@ -26,20 +27,27 @@ func (o *options) flags(c *cobra.Command) {
 // log returns the logger that the flags describe.
 func (o *options) log() (*slog.Logger, error) { return o.logTo(os.Stderr) }
 
-// logTo returns the logger with another destination.
+// logTo returns the logger with another destination, in the journal's form if that is the
+// destination.
 func (o *options) logTo(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.level)); err != nil {
 		return nil, cli.Usagef("log level %q: want debug, info, warn or error", o.level)
 	}
-	h := &slog.HandlerOptions{Level: level}
+	h := slog.HandlerOptions{Level: level}
+	var format func(io.Writer, *slog.HandlerOptions) slog.Handler
 	switch o.format {
 	case "text":
-		return slog.New(slog.NewTextHandler(w, h)), nil
+		format = func(w io.Writer, h *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, h) }
 	case "json":
-		return slog.New(slog.NewJSONHandler(w, h)), nil
+		format = func(w io.Writer, h *slog.HandlerOptions) slog.Handler { return slog.NewJSONHandler(w, h) }
+	default:
+		return nil, cli.Usagef("log format %q: want text or json", o.format)
 	}
-	return nil, cli.Usagef("log format %q: want text or json", o.format)
+	if f, ok := w.(*os.File); ok && journal.Connected(f) {
+		return slog.New(journal.New(w, h, format)), nil
+	}
+	return slog.New(format(w, &h)), nil
 }
 
 // selfCommand returns a command that runs this program with the same log settings.

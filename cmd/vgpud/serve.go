@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
+	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -15,6 +16,7 @@ import (
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/systemd"
+	"vgpud/cmd/internal/version"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/daemon"
 	"vgpud/mediator/libvirt"
@@ -24,6 +26,7 @@ const defaultConfig = "/etc/vgpud/vgpud.yaml"
 
 func newServe(o *options) *cobra.Command {
 	var path string
+	var check bool
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
@@ -44,13 +47,16 @@ guests. Other changed settings are named in the log and need a restart.`,
 			if err != nil {
 				return err
 			}
+			if check {
+				return nil
+			}
 			limitProcessors()
 			// Later calls can't fail once this one has succeeded.
 			if _, err := o.selfCommand("vm"); err != nil {
 				return err
 			}
 			s, err := daemon.New(c.Context(), daemon.Options{
-				Config: config, Open: watchGPU(o, log), Log: log, Version: cli.Version(),
+				Config: config, Open: watchGPU(o, log), Log: log, Version: version.String(),
 				Command: func() *exec.Cmd { return mustSelfCommand(o, "vm") },
 				Libvirt: connectLibvirt,
 				Inventory: func(ctx context.Context, f func(inventory.Message)) error {
@@ -63,6 +69,7 @@ guests. Other changed settings are named in the log and need a restart.`,
 			return serve(c.Context(), s, path, log)
 		},
 	}
+	c.Flags().BoolVar(&check, "check", false, "only check the configuration file")
 	c.Flags().StringVarP(&path, "config", "c", defaultConfig, "the configuration file")
 	return c
 }
@@ -97,8 +104,12 @@ func serve(ctx context.Context, s *daemon.Service, config string, log *slog.Logg
 				select {
 				case <-hangups:
 					systemd.TryNotify(log, systemd.Reloading()...)
-					reload(s, config, log)
-					systemd.TryNotify(log, "READY=1")
+					status := "the configuration was read again"
+					if err := reload(s, config, log); err != nil {
+						log.Error("configuration not reloaded", "err", err)
+						status = "the configuration was not reloaded: " + strings.ReplaceAll(err.Error(), "\n", "; ")
+					}
+					systemd.TryNotify(log, "READY=1", "STATUS="+status)
 				case <-ctx.Done():
 					return
 				}
@@ -108,19 +119,16 @@ func serve(ctx context.Context, s *daemon.Service, config string, log *slog.Logg
 }
 
 // reload reads the configuration again. If it is invalid, nothing changes.
-func reload(s *daemon.Service, path string, log *slog.Logger) {
+func reload(s *daemon.Service, path string, log *slog.Logger) error {
 	config, err := daemon.ReadConfig(path)
 	if err != nil {
-		log.Error("configuration not reloaded", "err", err)
-		return
+		return err
 	}
 	fixed, err := s.Reload(config)
-	if err != nil {
-		log.Error("configuration not reloaded", "err", err)
-	}
 	if len(fixed) > 0 {
 		log.Warn("these settings need a restart, during which guests go on", "settings", fixed)
 	}
+	return err
 }
 
 // connectLibvirt connects to libvirt through the program that loads its library.

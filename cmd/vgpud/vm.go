@@ -15,6 +15,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/version"
 	"vgpud/mediator/daemon"
 	"vgpud/mediator/executor"
 	"vgpud/mediator/ipc"
@@ -66,9 +67,9 @@ sockets, and 6 is the file by which a daemon suspends the guest without a connec
 			}
 			owner := b.Owner()
 			err = vm.Run(c.Context(), vm.Options{
-				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Stderr: stderr, Version: cli.Version(),
+				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Stderr: stderr, Version: version.String(),
 				Command:    func() *exec.Cmd { return mustSelfCommand(o, "exec") },
-				PollWindow: executor.PollWindow, Features: executor.Features,
+				PollWindow: executor.PollWindow, Features: executor.FeaturesOf(b.Spec.GPU.Kind),
 				Ready: func() error { return reportLine(report, daemon.ReadyLine) },
 			})
 			if err != nil {

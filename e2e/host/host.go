@@ -191,11 +191,17 @@ func (h *Host) StartGPU(flags ...string) {
 	})
 }
 
-// StartDaemon starts the daemon, initially or after its end.
+// StartDaemon starts the daemon, initially or after its end, and waits until it answers.
 func (h *Host) StartDaemon() {
 	h.tb.Helper()
-	h.Daemon = h.start("serve", "--config", h.WriteConfig())
+	h.SpawnDaemon()
 	h.await(h.Daemon, func() error { _, err := h.Client.Health(h.tb.Context()); return err })
+}
+
+// SpawnDaemon starts the daemon and does not wait for its answer.
+func (h *Host) SpawnDaemon() {
+	h.tb.Helper()
+	h.Daemon = h.start("serve", "--config", h.WriteConfig())
 }
 
 // WriteConfig writes the daemon's configuration, which the daemon reads when it starts and on

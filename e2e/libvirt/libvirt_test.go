@@ -164,7 +164,7 @@ func (h *machine) starts(uuid string) {
 // result.
 const agentReady = `msg="virtual GPU ready"`
 
-func (h *machine) weightAtRunTime(*testing.T) {
+func (h *machine) weightAtRunTime(t *testing.T) {
 	h.run(setWeight("5")...)
 	h.awaitWeight("web1", 5)
 	// A change that can't be parsed leaves the guest as it is.
@@ -185,6 +185,31 @@ func (h *machine) weightAtRunTime(*testing.T) {
 	h.awaitWeight("web1", 7)
 	h.run(setWeight("3")...)
 	h.awaitWeight("web1", 3)
+
+	// The definition and the running guest are changed apart, and together. That the domain is
+	// defined anew changes nothing of the running guest.
+	h.run("vgpuctl", "set", "vm", "web1", "weight=8", "--config")
+	h.definedWeight(t, "8")
+	h.run("virsh", "suspend", "web1")
+	h.run("virsh", "resume", "web1")
+	h.awaitWeight("web1", 3)
+	h.run("vgpuctl", "set", "vm", "web1", "weight=9", "--config", "--live")
+	h.definedWeight(t, "9")
+	h.run("virsh", "suspend", "web1")
+	h.run("virsh", "resume", "web1")
+	h.awaitWeight("web1", 9)
+	h.run("vgpuctl", "set", "vm", "web1", "weight=3", "--live")
+	h.run("vgpuctl", "set", "vm", "web1", "weight=2", "--config")
+	h.definedWeight(t, "2")
+	h.awaitWeight("web1", 3)
+}
+
+// definedWeight checks the weight in the domain's definition.
+func (h *machine) definedWeight(t *testing.T, want string) {
+	t.Helper()
+	if xml := h.run("virsh", "dumpxml", "--inactive", "web1"); !strings.Contains(xml, `<vgpud:gpu weight="`+want+`"`) {
+		t.Errorf("its definition has no weight %s:\n%s", want, xml)
+	}
 }
 
 // wait bounds the guest's time for plugging and unplugging; it is shorter than timeout.

@@ -30,13 +30,18 @@ type command struct {
 
 // String returns the command in a shell's syntax.
 func (c command) String() string {
-	s := []string{"go test", c.pkg, "-run '" + c.run + "'"}
-	s = append(s, c.flags...)
+	words := []string{"go", "test", c.pkg, "-run", c.run}
+	words = append(words, c.flags...)
 	if len(c.args) > 0 {
-		s = append(s, "-args")
-		s = append(s, c.args...)
+		words = append(words, "-args")
+		words = append(words, c.args...)
 	}
-	return strings.Join(s, " ")
+	for i, w := range words {
+		if !bare.MatchString(w) || i == 4 { // a pattern is quoted in any case
+			words[i] = "'" + strings.ReplaceAll(w, "'", `'"'"'`) + "'"
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // has reports whether the command has go test's flag name, such as "-timeout".

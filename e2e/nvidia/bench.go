@@ -33,7 +33,7 @@ var parts = []part{
 	{"urgent", []string{"urgent_added_us", "urgent_speedup_default", "urgent_speedup_mps", "urgent_batch_kept", "urgent_back_to_back_added_us", "urgent_back_to_back_speedup_default", "urgent_back_to_back_speedup_mps", "urgent_back_to_back_batch_kept"}, 100 * time.Second, false, urgent},
 	{"accounting", []string{"accounting_error", "host_cpu"}, 150 * time.Second, false, account},
 	{"shares", []string{"share_error", "throughput_kept"}, 155 * time.Second, false, shares},
-	{"cost", []string{"accounting_cost_10us", "accounting_cost_100us"}, 150 * time.Second, false, cost},
+	{"cost", []string{"accounting_cost_10us", "accounting_cost_median_10us", "accounting_cost_100us", "accounting_cost_median_100us"}, 150 * time.Second, false, cost},
 	{"fair", []string{"fair_distance"}, 215 * time.Second, false, fair},
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, false, transform},
 	{faultsPart, nil, 70 * time.Second, false, faults},
@@ -101,7 +101,12 @@ func pick[T any](b *bench, tiny, quick, full T) T {
 const leastRuns = 3
 
 // runs is the number of runs if they fit into the part's time.
-func (b *bench) runs() int { return pick(b, 1, leastRuns, 5) }
+func (b *bench) runs() int {
+	if b.most > 0 {
+		return min(b.most, pick(b, 1, leastRuns, 5))
+	}
+	return pick(b, 1, leastRuns, 5)
+}
 
 // repeat runs run [bench.runs] times. After [leastRuns] it stops if another run like the last one
 // would end after the given fraction of the part's time.

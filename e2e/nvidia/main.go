@@ -40,6 +40,7 @@ type options struct {
 	out      string
 	quick    bool
 	tiny     bool
+	most     int           // runs; 0 is as many as usual
 	soak     time.Duration // how long part soak has guests at work
 	seed     uint64        // of what happens to them
 	table    bool
@@ -79,6 +80,7 @@ func run(ctx context.Context, args []string) error {
 	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak that are not in the file")
 	f.StringVar(&o.out, "out", "h100.json", "the file of results, which is added to")
 	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
+	f.IntVar(&o.most, "runs", 0, "measure at most so many times; 0: as often as usual")
 	f.BoolVar(&o.tiny, "tiny", false, "one run of next to nothing, to try the harness itself")
 	f.BoolVar(&o.table, "table", false, "print the page of what the file has, and measure nothing")
 	f.BoolVar(&o.hold, "hold", false, "hold the file's rows to their goals as these are now, and measure nothing")
@@ -219,6 +221,9 @@ func runPart(ctx context.Context, o *options, p *part) (found report.File, err e
 	b := &bench{options: o, found: &found, command: "e2e/nvidia/run --part " + p.name, begin: time.Now(), takes: p.takes}
 	if o.quick {
 		b.command += " --quick"
+	}
+	if o.most > 0 {
+		b.command += fmt.Sprintf(" --runs %d", o.most)
 	}
 	if p.apart {
 		b.command += fmt.Sprintf(" --soak %v --seed %d", o.soak, o.seed)

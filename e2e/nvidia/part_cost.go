@@ -49,10 +49,10 @@ func cost(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	for job, id := range []string{"accounting_cost_10us", "accounting_cost_100us"} {
+	for job, id := range []string{"10us", "100us"} {
 		m := &costMeasure{crowd: c, job: job, solo: scaled.alone[job], times: make([][watches][]float64, len(c.apps))}
 		if err := b.repeat(float64(1+job)/2, func(run int) error { return m.run(ctx, run) }); err != nil {
-			return fmt.Errorf("%s: %w", id, err)
+			return fmt.Errorf("beside kernels of %s: %w", id, err)
 		}
 		m.add(id)
 	}
@@ -66,6 +66,8 @@ type costMeasure struct {
 	solo  time.Duration        // the kernels' length alone
 	times [][watches][]float64 // seconds, by program
 	loads [watches][]float64   // of the throttles
+	// pauses is how often the daemon paused the record in each run.
+	pauses []float64
 }
 
 // run measures each way once. Every second run has the opposite order, because the GPU and its
@@ -88,6 +90,24 @@ func (m *costMeasure) run(ctx context.Context, run int) error {
 	return nil
 }
 
+// typical returns what one way of accounting costs the median program over another: by the medians
+// of all runs, and by each run alone. Some programs' turns among the throttles come in one of two
+// orders for as long as a window, which makes tens of percent and rules the mean.
+func (m *costMeasure) typical(of, over watch) (all float64, runs []float64) {
+	var together []float64
+	for _, t := range m.times {
+		together = append(together, figure.Median(t[of])/figure.Median(t[over])-1)
+	}
+	for run := range m.times[0][of] {
+		var some []float64
+		for _, t := range m.times {
+			some = append(some, t[of][run]/t[over][run]-1)
+		}
+		runs = append(runs, figure.Median(some))
+	}
+	return figure.Median(together), runs
+}
+
 // overhead returns what one way of accounting costs over another, as the geometric mean over the
 // programs: by the medians of all runs, and by each run alone.
 func (m *costMeasure) overhead(of, over watch) (all float64, runs []float64) {
@@ -98,7 +118,7 @@ func (m *costMeasure) overhead(of, over watch) (all float64, runs []float64) {
 	return figure.Together(programs, func(of, over []float64) float64 { return figure.GeoMeanOverhead(figure.Overheads(of, over)) })
 }
 
-// add makes the row.
+// add makes the rows for one length.
 func (m *costMeasure) add(id string) {
 	neon := 0
 	for i := range m.apps {
@@ -110,7 +130,7 @@ func (m *costMeasure) add(id string) {
 		"The record: nobody accounts, but the GPU records its context switches. NEON: in the daemon's place, %d run, beside %d of the programs, each for %v, which is %d of its rounds but for the draining in them. The order alternates",
 		len(m.apps), len(m.throttles), costKernels[m.job], costPause, neonRuns, neon, m.neonWindow(1+len(m.throttles)), neonRounds)
 	value, runs := m.overhead(byDaemon, byNobody)
-	r := m.rowOf(id, value, runs, how)
+	r := m.rowOf("accounting_cost_"+id, value, runs, how)
 	r.Detail = detail("ms without", "daemon", "the record alone", "daemon over the record", "NEON")
 	for i, a := range m.apps {
 		t := &m.times[i]
@@ -123,10 +143,14 @@ func (m *costMeasure) add(id string) {
 	for w, name := range map[watch]string{byNobody: "without", byRecord: "record", byDaemon: "with", byNeon: "neon"} {
 		r.Baseline["throttles_load_"+name] = figure.Median(m.loads[w])
 	}
+	r.Baseline["record_pauses"] = figure.Median(m.pauses)
 	r.How += medians(&r)
 	published := map[int][2]float64{0: {0, 0.114}, 1: {0.007, 0.076}}[m.job]
 	r.Baseline["loga_published"], r.Baseline["neon_published"] = published[0], published[1]
-	m.crowd.add(r)
+	typical, each := m.typical(byDaemon, byNobody)
+	median := m.rowOf("accounting_cost_median_"+id, typical, each, "the same measurement; median over the programs, each by the medians of its runs. The spread is that of the runs' own medians")
+	median.Baseline["record_alone"], _ = m.typical(byRecord, byNobody)
+	m.crowd.add(r, median)
 }
 
 // medians describes the medians over the programs, because a few programs can dominate the mean.
@@ -178,7 +202,14 @@ func (m *costMeasure) watched(ctx context.Context, w watch) (load float64, err e
 	if w == byNeon {
 		defer startNeon(ctx, m.gates, 1+len(m.throttles), false)()
 	}
-	return m.programs(ctx, w)
+	if load, err = m.programs(ctx, w); err != nil || w != byDaemon {
+		return load, err
+	}
+	gpus, err := m.client.GPUs(ctx)
+	for _, g := range gpus { // there is one
+		m.pauses = append(m.pauses, float64(g.RecordPauses))
+	}
+	return load, err
 }
 
 // programs measures the programs one after the other beside the throttles, and returns the load of

@@ -119,8 +119,8 @@ func killGuest(ctx context.Context, s *scene) (string, error) {
 // must work.
 func (s *scene) replace(ctx context.Context) error {
 	for {
-		_, err := s.client.VM(ctx, s.victim.name)
-		if errors.Is(err, api.ErrNotFound) {
+		v, err := s.client.VM(ctx, s.victim.name)
+		if errors.Is(err, api.ErrNotFound) || v.Lost != "" {
 			break
 		}
 		if cerr := clock.Sleep(ctx, clock.Real{}, time.Millisecond); cerr != nil {

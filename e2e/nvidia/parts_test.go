@@ -191,6 +191,12 @@ func TestCostGoesByMediansOverRuns(t *testing.T) {
 	if all, runs := m.overhead(byNeon, byNobody); math.Abs(all-6) > 1e-9 || len(runs) != 1 {
 		t.Errorf("NEON's: %v, by run %v", all, runs)
 	}
+	// A third program, so that the median is not the mean of two.
+	m.times = append(m.times, [watches][]float64{byNobody: {1, 1, 1}, byDaemon: {3, 1, 1}})
+	all, runs = m.typical(byDaemon, byNobody)
+	if diff := cmp.Diff([]float64{0.5, 0.5, 0}, runs, cmpopts.EquateApprox(0, 1e-9)); math.Abs(all-0.5) > 1e-9 || diff != "" {
+		t.Errorf("the median program's: %v, by run (-want +got):\n%s", all, diff)
+	}
 }
 
 // TestCostSaysWhatProgramsMakeItsMeans has a mean that one of three programs makes, and a column

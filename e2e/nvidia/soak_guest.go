@@ -359,11 +359,11 @@ func killChildren(pid int) error {
 	return err
 }
 
-// forgets waits until the daemon no longer lists the guest.
+// forgets waits until the daemon has noticed that the guest is lost.
 func (o *occupant) forgets(ctx context.Context, guest string) error {
 	for {
-		_, err := o.client.VM(ctx, guest)
-		if errors.Is(err, api.ErrNotFound) {
+		v, err := o.client.VM(ctx, guest)
+		if errors.Is(err, api.ErrNotFound) || v.Lost != "" {
 			return nil
 		}
 		if cerr := clock.Sleep(ctx, clock.Real{}, time.Millisecond); cerr != nil {

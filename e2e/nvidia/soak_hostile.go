@@ -54,7 +54,7 @@ func (s *soaked) misbehaves(ctx context.Context) error {
 			break
 		}
 		s.did(name, "hostile: "+mode, err)
-		if _, err := s.client.VM(ctx, name); errors.Is(err, api.ErrNotFound) {
+		if now, err := s.client.VM(ctx, name); errors.Is(err, api.ErrNotFound) || now.Lost != "" {
 			if v, err = s.client.CreateVM(ctx, spec); err != nil {
 				return fmt.Errorf("the hostile guest anew: %w", err)
 			}
@@ -109,6 +109,9 @@ func (s *soaked) mischief(ctx context.Context, v *api.VM, mode string, spell tim
 func (s *soaked) next(ctx context.Context, v *api.VM, name string) error {
 	for {
 		now, err := s.client.VM(ctx, v.Name)
+		if now.Lost != "" {
+			err = errors.Join(api.ErrNotFound, errors.New(now.Lost))
+		}
 		if err == nil && !now.Attached && now.Contexts == 0 {
 			break
 		}

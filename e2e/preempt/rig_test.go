@@ -24,6 +24,7 @@ type rig struct {
 	regions []*region
 	byName  map[string]*region
 	printed bytes.Buffer
+	heap    [2]uint64 // address and size of the heap of device-side malloc; zero without one
 
 	// reference is the result of the original kernels, after settle.
 	reference [][]byte
@@ -102,6 +103,9 @@ func (r *rig) reset() {
 		clear(reg.data[copy(reg.data, reg.init):])
 	}
 	r.printed.Reset()
+	if r.heap[1] > 0 {
+		r.mem.SetHeap(r.heap[0], r.heap[1])
+	}
 }
 
 // launch returns the launch of a step's kernel, which may have one more parameter.

@@ -92,7 +92,7 @@ func (w *world) add(weight float64) *guest {
 			w.t.Error(err)
 		}
 	})
-	g := &guest{scheduler.NewGuest(scheduler.GuestOptions{Name: "g", Terms: ipc.Terms{Weight: weight}, Page: page}), page}
+	g := &guest{scheduler.NewGuest(scheduler.GuestOptions{Name: "g", Terms: ipc.Terms{Weight: weight}, TimeLimit: w.limit, Page: page}), page}
 	w.sched.Add(g.Guest)
 	w.guests = append(w.guests, g)
 	return g

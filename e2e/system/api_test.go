@@ -44,7 +44,7 @@ func TestMetrics(t *testing.T) {
 		if prefix == "vgpud_vm" {
 			labels = nil
 			for _, g := range guests {
-				labels = append(labels, `domain="`+g+`",gpu="`+host.GPUName+`",vm="`+g+`"`)
+				labels = append(labels, `domain="",gpu="`+host.GPUName+`",vm="`+g+`"`)
 			}
 		}
 		for _, name := range names {
@@ -155,7 +155,7 @@ func TestControl(t *testing.T) {
 func settled(vms []api.VM) []api.VM {
 	for i := range vms {
 		v := &vms[i]
-		v.Share, v.Entitled, v.GPUSeconds, v.SuspendedSeconds = 0, 0, 0, 0
+		v.Share, v.Entitled, v.BusyRatio, v.GPUSeconds, v.SuspendedSeconds = 0, 0, 0, 0, 0
 		v.GPUSecondsOwn = nil
 		v.Active, v.Suspended, v.Suspensions = false, false, 0
 	}

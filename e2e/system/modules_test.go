@@ -53,13 +53,13 @@ func TestBadModules(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestTexturedKernel loads a module of which one kernel uses a texture. Launching that kernel is an
-// error that names it and what it uses; the other kernel works.
-func TestTexturedKernel(t *testing.T) {
+// TestRefusedKernel loads a module of which one kernel uses an instruction that the GPU lacks.
+// Launching that kernel is an error that names it and what it uses; the other kernel works.
+func TestRefusedKernel(t *testing.T) {
 	h := host.Start(t, "dfq")
 	gpu := newContext(t, h, api.VMSpec{Name: "guest"})
 	m, err := gpu.LoadModule(t.Context(), []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry sample()\n{\n"+
-		"\t.reg .f32 %f<5>; .reg .b64 %rd<2>;\n\ttex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f2}];\n\tret;\n}\n"+
+		"\t.reg .f32 %f<5>; .reg .b64 %rd<2>;\n\twgmma.fence.sync.aligned;\n\tret;\n}\n"+
 		".visible .entry beside() { ret; }\n"))
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestTexturedKernel(t *testing.T) {
 	}
 	err = run("sample")
 	wantError(t, "launch", err, abi.StatusNotSupported)
-	if !regexp.MustCompile(`launch sample: .*kernel sample, PTX line 7: tex\.2d\.v4\.f32\.f32: textures`).MatchString(fmt.Sprint(err)) {
+	if !regexp.MustCompile(`launch sample: .*kernel sample, PTX line 7: wgmma\.fence\.sync\.aligned: matrix instructions`).MatchString(fmt.Sprint(err)) {
 		t.Errorf("the error does not name the kernel and what it uses: %v", err)
 	}
 	if err := run("beside"); err != nil {

@@ -87,7 +87,7 @@ func TestUnits(t *testing.T) {
 	for unit, wants := range map[string][]string{
 		"vgpud.service": {
 			"Type=notify", "KillMode=process", "RuntimeDirectory=vgpud", "RuntimeDirectoryMode=0711", "RuntimeDirectoryPreserve=yes",
-			"WatchdogSec=", "OOMPolicy=continue", "ExecReload=/bin/kill -HUP $MAINPID", "CapabilityBoundingSet=CAP_CHOWN CAP_SYS_NICE CAP_SETUID CAP_SETGID CAP_KILL CAP_SYS_ADMIN", "DelegateSubgroup=serve", "RestrictNamespaces=mnt", "SystemCallFilter=@system-service @mount seccomp", "LimitNICE=-15",
+			"WatchdogSec=", "OOMPolicy=continue", "ExecReload=/bin/kill -HUP $MAINPID", "CapabilityBoundingSet=CAP_CHOWN CAP_SYS_NICE CAP_SETUID CAP_SETGID CAP_KILL CAP_SYS_ADMIN", "DelegateSubgroup=serve", "SystemCallFilter=@system-service @mount seccomp", "LimitNICE=-15",
 		},
 		"vgpud-softgpu@.service": {"Type=notify", "RuntimeDirectoryPreserve=yes", "RuntimeDirectoryMode=0711"},
 	} {
@@ -101,8 +101,11 @@ func TestUnits(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(string(b)) {
-			if strings.HasPrefix(line, "RestrictRealtime=") {
+			switch {
+			case strings.HasPrefix(line, "RestrictRealtime="):
 				t.Errorf("%s: %s takes SCHED_FIFO away", unit, line)
+			case unit == "vgpud.service" && strings.HasPrefix(line, "RestrictNamespaces="):
+				t.Errorf("%s: %s takes clone3 away", unit, line)
 			}
 		}
 	}

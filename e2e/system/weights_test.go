@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"vgpud/cmd/vgpud/workload"
@@ -66,8 +67,22 @@ func used(h *host.Host) (long, short float64) {
 	return long, short
 }
 
-// busy creates a guest that always has kernels of that many iterations waiting.
-func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) {
+// busy creates a guest that always has kernels of that many iterations waiting, until stop is called
+// or the test ends.
+func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) (stop func()) {
+	t.Helper()
+	return newBusyGuest(t, h, s, iterations).stop
+}
+
+// busyGuest is a guest that always has kernels waiting.
+type busyGuest struct {
+	kernels atomic.Uint64 // that have ended
+	stop    func()
+}
+
+// newBusyGuest creates a guest that always has kernels of that many iterations waiting, until it is
+// stopped or the test ends.
+func newBusyGuest(t *testing.T, h *host.Host, s api.VMSpec, iterations int) *busyGuest {
 	t.Helper()
 	gpu := newContext(t, h, s)
 	k, ok := corpus.ByName("throttle")
@@ -82,14 +97,23 @@ func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) {
 	if err := l.Run(t.Context(), gpu.Own()); err != nil {
 		t.Fatal(err)
 	}
+	w := new(busyGuest)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var pending [64]driver.Pending
+		defer func() { // the guest has nothing to do any more when stop returns
+			for i := range pending {
+				_ = pending[i].Wait(context.Background()) // the guest may be gone
+			}
+		}()
 		for i := 0; ctx.Err() == nil; i++ {
 			p := &pending[i%len(pending)]
 			err := p.Wait(ctx)
 			if err == nil {
+				if i >= len(pending) {
+					w.kernels.Add(1)
+				}
 				err = gpu.Own().Enqueue(ctx, p, &l.Steps[0])
 			}
 			if err != nil && ctx.Err() == nil {
@@ -98,8 +122,10 @@ func busy(t *testing.T, h *host.Host, s api.VMSpec, iterations int) {
 			}
 		}
 	})
-	t.Cleanup(func() {
+	w.stop = func() {
 		cancel()
 		wg.Wait()
-	})
+	}
+	t.Cleanup(w.stop)
+	return w
 }

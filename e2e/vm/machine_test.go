@@ -53,7 +53,9 @@ func bootWith(tb testing.TB, h *host.Host, o qemu.Options, gpus ...api.VM) *mach
 		tb.Fatal(err)
 	}
 	m := &machine{tb: tb, h: h}
-	o.Deps = deps
+	if o.Deps == (qemu.Deps{}) {
+		o.Deps = deps
+	}
 	for i, g := range gpus {
 		o.Devices = append(o.Devices, qemu.Device{ID: id(i), Socket: g.Socket})
 	}

@@ -1,4 +1,4 @@
-// Package corpus is the workload corpus: kernels of our own in CUDA C (src), the PTX that nvcc
+// Package corpus is the workload corpus: kernels of our own in CUDA C (src), the PTX that clang
 // makes of them (ptx), and for each a reference in Go that computes the expected results.
 //
 // A [Kernel] stands for one source file. [Kernel.Case] returns a [Case]: inputs made from a seed,
@@ -9,7 +9,7 @@
 //
 // # Exactness
 //
-// The sources are compiled with -fmad=false: every multiplication and addition is rounded
+// The sources are compiled with -ffp-contract=off: every multiplication and addition is rounded
 // separately, and a fused multiply-add appears only where the source has one. So PTX defines each
 // result bit for bit. The references compute the same, and round every float32 and float64 product
 // explicitly because Go may otherwise fuse it. A reference has a [Tolerance] only if the PTX uses

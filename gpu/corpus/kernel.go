@@ -70,7 +70,7 @@ type Kernel struct {
 	build func(size Size, rng *rand.Rand) *Case
 }
 
-// PTX returns the kernel compiled for arch. nvcc generates the same PTX for every architecture of
+// PTX returns the kernel compiled for arch. clang generates the same PTX for every architecture of
 // the corpus, except for the .target directive, which compile.sh checks. So there is one file, for
 // sm_80, and PTX rewrites its directive.
 func (k Kernel) PTX(arch Arch) string {

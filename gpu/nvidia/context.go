@@ -24,6 +24,7 @@ type Context struct {
 	group          gpu.GroupID
 	channelControl channelControl // control of its own channels; handles.go
 	window         window
+	places         places
 
 	clock        *gpuClock
 	lag          time.Duration // launch lag of kernels on an idle GPU
@@ -52,16 +53,20 @@ type Context struct {
 	idle     []*lane // of closed channels, for reuse
 	local    uint64  // charged for local memory of resident threads
 	stop     chan struct{}
-	watching sync.WaitGroup
+	// timeLimit is a kernel's in nanoseconds; 0 is none. limitChanged wakes watch.
+	timeLimit    atomic.Int64
+	limitChanged chan struct{}
+	watching     sync.WaitGroup
 }
 
 // newContext makes a context on d.
 func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
 	c := &Context{
-		d: d, drv: d.drv, o: o, hung: make(chan struct{}), stop: make(chan struct{}),
+		d: d, drv: d.drv, o: o, hung: make(chan struct{}), stop: make(chan struct{}), limitChanged: make(chan struct{}, 1),
 		group: gpu.GroupID(os.Getpid() & 0xfff),
 	}
 	c.memory.limit, c.memory.budget = o.MemoryLimit, o.Budget
+	c.timeLimit.Store(int64(max(o.KernelTimeLimit, 0)))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var err error
@@ -270,6 +275,11 @@ func (c *Context) busy() bool {
 // end destroys the context and everything in it except page-locked memory and allocated memory,
 // which belongs to the driver's pool and is freed with the process.
 func (c *Context) end() error {
+	if c.fault.Load() == nil {
+		if err := c.closePlaces(); err != nil {
+			c.d.o.Log.Debug("memory on the GPU was not given back", "label", c.o.Label, "err", err)
+		}
+	}
 	err := c.drv.CtxDestroy(c.ctx)
 	if e, ok := errors.AsType[cuda.Error](err); ok && (e.Sticky() || c.fault.Load() != nil) {
 		return nil // the error is the one that ended the context

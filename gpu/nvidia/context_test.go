@@ -44,6 +44,29 @@ func TestTimeLimit(t *testing.T) {
 	}
 }
 
+// TestTimeLimitChanges tests that a limit that is set while an endless kernel runs ends it.
+func TestTimeLimitChanges(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	f, err := ch.Launch(kernel(t, c, "hang", 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.SetKernelTimeLimit(20 * time.Millisecond); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.Wait(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if o := ch.Outcome(f); !errors.Is(o.Err, gpu.ErrTimeLimit) {
+		t.Errorf("%v", o.Err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // Close of a context with a running kernel gives up after a while and returns an error.
 func TestCloseWithKernel(t *testing.T) {
 	if testing.Short() {

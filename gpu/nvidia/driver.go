@@ -9,6 +9,7 @@ type Driver interface {
 	memoryDriver
 	moduleDriver
 	streamDriver
+	textureDriver
 }
 
 type deviceDriver interface {
@@ -25,6 +26,7 @@ type deviceDriver interface {
 	CtxDestroy(c cuda.Context) error
 	CtxSetCurrent(c cuda.Context) error
 	CtxGetLimit(limit int) (uint64, error)
+	CtxSetLimit(limit int, value uint64) error
 }
 
 type memoryDriver interface {
@@ -36,6 +38,14 @@ type memoryDriver interface {
 	DeviceGetDefaultMemPool(d cuda.Device) (cuda.MemPool, error)
 	MemPoolSetAttribute(p cuda.MemPool, a cuda.PoolAttribute, value int) error
 	MemPoolTrimTo(p cuda.MemPool, keep uint64) error
+	MemGetAllocationGranularity(d cuda.Device) (uint64, error)
+	MemAddressReserve(n, align uint64, hint cuda.DevicePtr) (cuda.DevicePtr, error)
+	MemAddressFree(p cuda.DevicePtr, n uint64) error
+	MemCreate(n uint64, d cuda.Device) (cuda.MemHandle, error)
+	MemRelease(h cuda.MemHandle) error
+	MemMap(p cuda.DevicePtr, n uint64, h cuda.MemHandle) error
+	MemUnmap(p cuda.DevicePtr, n uint64) error
+	MemSetAccess(p cuda.DevicePtr, n uint64, d cuda.Device) error
 	MemHostRegister(mem []byte, flags uint32) error
 	MemHostUnregister(mem []byte) error
 	MemcpyHtoDAsync(dst cuda.DevicePtr, src []byte, s cuda.Stream) error
@@ -71,6 +81,18 @@ type streamDriver interface {
 	EventQuery(e cuda.Event) (bool, error)
 	EventSynchronize(e cuda.Event) error
 	EventElapsedTime(from, to cuda.Event) (float32, error)
+}
+
+type textureDriver interface {
+	ArrayCreate(d *cuda.Array3D) (cuda.Array, error)
+	ArrayDestroy(a cuda.Array) error
+	TexObjectCreate(r *cuda.ResourceDesc, t *cuda.TextureDesc) (uint64, error)
+	TexObjectDestroy(t uint64) error
+	SurfObjectCreate(r *cuda.ResourceDesc) (uint64, error)
+	SurfObjectDestroy(s uint64) error
+	ModuleReference(m cuda.Module, name string) (surface bool, err error)
+	BindTexture(m cuda.Module, name string, r *cuda.ResourceDesc, t *cuda.TextureDesc) error
+	BindSurface(m cuda.Module, name string, a cuda.Array) error
 }
 
 var _ Driver = (*cuda.Library)(nil)

@@ -14,7 +14,7 @@ var faultKinds = map[cuda.Error]gpu.FaultKind{
 	cuda.ErrInvalidAddressSpace: gpu.FaultAddress,
 	cuda.ErrMisalignedAddress:   gpu.FaultMisaligned,
 	cuda.ErrLaunchFailed:        gpu.FaultTrap,
-	cuda.ErrAssert:              gpu.FaultTrap,
+	cuda.ErrAssert:              gpu.FaultAssert,
 	cuda.ErrIllegalInstruction:  gpu.FaultInstruction,
 	cuda.ErrLaunchTimeout:       gpu.FaultTimeLimit,
 	cuda.ErrHardwareStack:       gpu.FaultStack,

@@ -47,6 +47,7 @@ func query(d Driver, i int) (Info, error) {
 	p := &info.Properties
 	var errs []error
 	keep := func(err error) { errs = append(errs, err) }
+	p.MachineCode = true
 	p.Name, err = d.DeviceGetName(dev)
 	keep(err)
 	p.UUID, err = d.DeviceGetUUID(dev)

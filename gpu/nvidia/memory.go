@@ -17,6 +17,7 @@ type allocation struct {
 	zeroed     uint64  // value of Context.zero's word from which on the memory is zero
 	module     *Module // the module whose variable it is; nil: an allocation
 	kept       bool    // it belongs to the context itself, and ends with it
+	placed     bool    // it is at an address of the program's choice
 }
 
 // table holds allocations in the order of their addresses. It is safe for concurrent use.
@@ -48,6 +49,14 @@ func (t *table) add(a allocation) {
 		return
 	}
 	t.all = slices.Insert(t.all, i, a)
+}
+
+// has reports whether an allocation begins at base.
+func (t *table) has(base uint64) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	_, found := t.search(base)
+	return found
 }
 
 // remove removes the program's own allocation at base.
@@ -157,6 +166,15 @@ func (c *Context) Free(p gpu.Ptr) error {
 		ch.signalAll()
 	}
 	d := pendingFree{charge: a.charge}
+	if a.placed {
+		// Nothing on the GPU frees it: it is unmapped once all that is there has ended.
+		d.placed = c.places.find(a.base)
+		c.busyLanes(&d)
+		c.pendingFrees.add(d)
+		c.settleFrees()
+		c.unmapFreed()
+		return nil
+	}
 	if err := c.do("free memory", func() error { return c.freeBehindAll(cuda.DevicePtr(p), &d) }); err != nil {
 		c.table.add(a) // it is not freed
 		return err
@@ -226,6 +244,8 @@ func (c *Context) Memory() (free, total uint64, err error) {
 		return err
 	})
 	c.settleFrees()
+	c.unmapFreed()
+	c.destroyEnded()
 	free, total = c.memory.available(free, total)
 	return free, total, err
 }

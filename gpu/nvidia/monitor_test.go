@@ -24,6 +24,8 @@ var (
 	_ gpu.Recording  = (*Monitor)(nil)
 	_ gpu.Controller = (*Monitor)(nil)
 	_ gpu.Losable    = (*Monitor)(nil)
+
+	_ accounting.Pausable = (*eventSource)(nil)
 )
 
 // host returns the files of a host with rmtest's GPU and a driver of a version.
@@ -63,6 +65,52 @@ func handed(t *testing.T, x *rmtest.Context) gpu.Handles {
 		t.Fatal(err)
 	}
 	return gpu.Handles{Files: []*os.File{os.NewFile(uintptr(fd), "nvidiactl")}, Names: namesOf(t, x)}
+}
+
+// TestEventsArePaused tests that nothing is recorded during a pause, that the clock goes on, and
+// that the driver then has nobody who reads the record, since it records for one who does not.
+func TestEventsArePaused(t *testing.T) {
+	d := rmtest.New()
+	m := watch(t, d, nil)
+	before := d.Descriptors()
+	source, err := m.Events()
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := source.(accounting.Pausable)
+	buf := make([]accounting.Switch, 8)
+	read := func(want ...accounting.Switch) {
+		t.Helper()
+		n, err := e.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(append([]accounting.Switch{}, want...), append([]accounting.Switch{}, buf[:n]...)); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	d.Switch(time.Second, 7, true)
+	read(accounting.Switch{Clock: time.Second, PID: 7, On: true})
+	if err := errors.Join(e.Pause(), e.Pause()); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.Descriptors(); n != before {
+		t.Errorf("%d descriptors during a pause, want %d: the record is still open", n, before)
+	}
+	d.Switch(2*time.Second, 7, false)
+	read()
+	d.SetNow(3 * time.Second)
+	if now, err := e.Now(); err != nil || now < 2*time.Second {
+		t.Errorf("now %v, %v", now, err)
+	}
+	if err := errors.Join(e.Resume(), e.Resume()); err != nil {
+		t.Fatal(err)
+	}
+	d.Switch(4*time.Second, 8, true)
+	read(accounting.Switch{Clock: 4 * time.Second, PID: 8, On: true})
+	if err := errors.Join(e.Pause(), e.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestMonitorControlsAnothersContext(t *testing.T) {

@@ -15,12 +15,19 @@ type pendingFrees struct {
 	bytes atomic.Uint64
 	mu    sync.Mutex
 	frees []pendingFree
+	// unused is memory that no command uses any more and that is to be unmapped.
+	unused []placement
+	// ended are objects that no command uses any more and that are to be destroyed.
+	ended []pendingFree
 }
 
 // pendingFree is one piece of memory, and the progress that the GPU must have made to free it.
 type pendingFree struct {
 	charge uint64
 	behind []mark
+	placed placement // at an address of the program's choice; size 0: the driver frees it by itself
+	// destroy, if set, frees an array, texture or surface, which the driver does not do in order.
+	destroy func() error
 }
 
 // mark is a lane with the progress that it must have made.
@@ -36,7 +43,8 @@ func (o *pendingFrees) add(d pendingFree) {
 	o.bytes.Add(d.charge)
 }
 
-// take removes the memory that the GPU has returned, and returns its size.
+// take removes the memory that the GPU has returned, and returns its size. What is to be unmapped
+// stays counted, for takeUnused.
 func (o *pendingFrees) take() (bytes uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -46,11 +54,28 @@ func (o *pendingFrees) take() (bytes uint64) {
 				return false
 			}
 		}
-		bytes += d.charge
+		switch {
+		case d.placed.size > 0:
+			o.unused = append(o.unused, d.placed)
+		case d.destroy != nil:
+			o.ended = append(o.ended, d)
+		default:
+			bytes += d.charge
+		}
 		return true
 	})
 	o.bytes.Add(-bytes)
 	return bytes
+}
+
+// takeUnused removes the memory that is to be unmapped. It stays counted until the caller has
+// unmapped it.
+func (o *pendingFrees) takeUnused() []placement {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := o.unused
+	o.unused = nil
+	return all
 }
 
 // settleFrees releases the charge of freed memory that is not in use any more. It is called
@@ -71,5 +96,7 @@ func (c *Context) Zeroes() (gpu.Channel, gpu.Fence) { return c.zero, gpu.Fence(c
 // Freed implements [gpu.Lazy].
 func (c *Context) Freed() uint64 {
 	c.settleFrees()
+	c.unmapFreed()
+	c.destroyEnded()
 	return c.pendingFrees.bytes.Load()
 }

@@ -3,11 +3,13 @@ package nvidia
 import (
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
 )
 
@@ -23,6 +25,29 @@ func pinned(d Driver, n int) ([]byte, error) {
 		return nil, errors.Join(err, unix.Munmap(mem))
 	}
 	return mem, nil
+}
+
+// hostPage is the granularity of mappings of the host's memory.
+const hostPage = 4096
+
+// mapAt maps n bytes of a file at an address where this process has nothing.
+func mapAt(f *os.File, offset int64, n int, at gpu.Ptr) ([]byte, error) {
+	p, _, errno := unix.Syscall6(unix.SYS_MMAP, uintptr(at), uintptr(n), unix.PROT_READ|unix.PROT_WRITE,
+		unix.MAP_SHARED|unix.MAP_FIXED_NOREPLACE, f.Fd(), uintptr(offset))
+	if errno != 0 {
+		return nil, errno
+	}
+	mem := unsafe.Slice(*(**byte)(unsafe.Pointer(&p)), n)
+	if gpu.Ptr(p) != at { // a kernel that does not know the flag
+		unmap(mem)
+		return nil, unix.EEXIST
+	}
+	return mem, nil
+}
+
+// unmap undoes mapAt.
+func unmap(mem []byte) {
+	_, _, _ = unix.Syscall(unix.SYS_MUNMAP, uintptr(unsafe.Pointer(unsafe.SliceData(mem))), uintptr(len(mem)), 0)
 }
 
 // word returns the 64-bit word at an offset, a multiple of 8, of page-locked memory that the GPU

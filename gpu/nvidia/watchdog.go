@@ -57,30 +57,49 @@ const watchEvery = 250 * time.Millisecond
 // to be at most a sixteenth of the limit late. It also detects faults and releases freed memory for
 // callers that only poll progress.
 func (c *Context) watch() {
-	every := watchEvery
-	if c.o.KernelTimeLimit > 0 {
-		every = min(max(c.o.KernelTimeLimit/16, 2*time.Millisecond), every)
-	}
-	t := time.NewTicker(every)
+	limit := time.Duration(c.timeLimit.Load())
+	t := time.NewTicker(watchInterval(limit))
 	defer t.Stop()
 	turns := map[*Channel]turn{}
 	for {
 		select {
 		case <-c.stop:
 			return
+		case <-c.limitChanged:
+			limit = time.Duration(c.timeLimit.Load())
+			t.Reset(watchInterval(limit))
+			continue
 		case <-t.C:
 		}
 		if c.fault.Load() != nil {
 			return
 		}
-		if c.o.KernelTimeLimit > 0 {
-			if f := c.overdue(turns, c.used()); f != nil {
+		if limit > 0 {
+			if f := c.overdue(turns, c.used(), limit); f != nil {
 				c.poison(f)
 				return
 			}
 		}
 		c.ask()
 	}
+}
+
+// watchInterval returns how often watch runs with a time limit.
+func watchInterval(limit time.Duration) time.Duration {
+	if limit <= 0 {
+		return watchEvery
+	}
+	return min(max(limit/16, 2*time.Millisecond), watchEvery)
+}
+
+// SetKernelTimeLimit implements [gpu.TimeLimited].
+func (c *Context) SetKernelTimeLimit(d time.Duration) error {
+	c.timeLimit.Store(int64(max(d, 0)))
+	select {
+	case c.limitChanged <- struct{}{}:
+	default: // watch has yet to notice the change before this one
+	}
+	return c.Fault()
 }
 
 // ask queries the driver for faults, which it reports only to its callers. The queries run in a
@@ -107,6 +126,7 @@ func (c *Context) ask() {
 			}
 		}
 		c.settleFrees()
+		c.unmapFreed()
 		c.empty()
 	}()
 }
@@ -125,8 +145,8 @@ func (c *Context) used() time.Duration {
 	return now - c.pauses.before(now)
 }
 
-// overdue returns the fault of a kernel past its time limit, or nil.
-func (c *Context) overdue(turns map[*Channel]turn, now time.Duration) *gpu.Fault {
+// overdue returns the fault of a kernel past a time limit, or nil.
+func (c *Context) overdue(turns map[*Channel]turn, now, limit time.Duration) *gpu.Fault {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for ch := range turns {
@@ -142,7 +162,7 @@ func (c *Context) overdue(turns map[*Channel]turn, now time.Duration) *gpu.Fault
 		}
 		if was, ok := turns[ch]; !ok || was.fence != f {
 			turns[ch] = turn{fence: f, since: now}
-		} else if now-was.since >= c.o.KernelTimeLimit {
+		} else if now-was.since >= limit {
 			return &gpu.Fault{Kind: gpu.FaultTimeLimit, Kernel: kernel}
 		}
 	}

@@ -299,7 +299,7 @@ func TestLimitsOnContextsAndChannels(t *testing.T) {
 }
 
 func TestPrintBufferKeepsLines(t *testing.T) {
-	var p printBuffer
+	p := printBuffer{max: printBytes}
 	fmt.Fprint(&p, "one\ntwo\nthree\n")
 	if got := string(p.take(9)); got != "one\ntwo\n" {
 		t.Errorf("took %q", got)
@@ -381,5 +381,15 @@ func TestChannelsPerOwner(t *testing.T) {
 	}
 	if err := ch.Ring.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestManyModules loads as many modules as programs do that load one for each of their kernels.
+func TestManyModules(t *testing.T) {
+	r := newRig(t, newDevice(t, Options{}), gpu.ContextOptions{})
+	for i := range 1000 {
+		if _, err := r.ctx.LoadModule([]byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }\n")); err != nil {
+			t.Fatalf("module %d: %v", i, err)
+		}
 	}
 }

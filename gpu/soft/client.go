@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,6 +28,7 @@ type deviceContext struct {
 
 	loading sync.Mutex // held while a module is loaded or unloaded
 	locals  []uint64   // LocalBytes of each module; the context needs the greatest
+	heap    uint64     // reserved for the heap, once a module needs it
 
 	mu       sync.Mutex
 	ranges   rangeList // allocations and modules' variables
@@ -81,14 +83,18 @@ func (c *deviceContext) Alloc(size uint64) (gpu.Ptr, error) {
 		c.account.release(vram.Round(size))
 		return 0, err
 	}
-	c.track(p, size)
-	return p, nil
+	return p, c.track(p, uint64(p-c.info.Base), size)
 }
 
-func (c *deviceContext) track(p gpu.Ptr, size uint64) {
+// track adds a range of the context's memory, whose bytes are at an offset of it.
+func (c *deviceContext) track(p gpu.Ptr, offset, size uint64) error {
+	if offset > uint64(len(c.mem)) || size > uint64(len(c.mem))-offset {
+		return fmt.Errorf("the GPU answers with %d bytes at %#x of %d", size, offset, len(c.mem))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.ranges.insert(memRange{p, size})
+	c.ranges.insert(memRange{p, size, c.mem[offset : offset+size : offset+size]})
+	return nil
 }
 
 // untrack removes the allocation at p, and returns its size.
@@ -125,13 +131,12 @@ func (c *deviceContext) Memory() (free, total uint64, err error) {
 // bytes returns the n bytes of memory at p, if they are all in one allocation.
 func (c *deviceContext) bytes(p gpu.Ptr, n uint64) ([]byte, error) {
 	c.mu.Lock()
-	ok := c.ranges.contains(p, n)
+	data, ok := c.ranges.bytes(p, n)
 	c.mu.Unlock()
-	off := uint64(p - c.info.Base)
-	if !ok || off > uint64(len(c.mem)) || n > uint64(len(c.mem))-off {
+	if !ok {
 		return nil, fmt.Errorf("%d bytes at %#x: %w", n, uint64(p), gpu.ErrInvalidPtr)
 	}
-	return c.mem[off : off+n : off+n], nil
+	return data, nil
 }
 
 // LoadModule compiles PTX. The memory that a module needs is known only after compilation.
@@ -148,13 +153,20 @@ func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 	if err := c.account.reserve(moduleBytes(&info)+c.local(info.LocalBytes)-c.local(0), "the module"); err != nil {
 		return nil, errors.Join(err, c.cd.UnloadModule(info.ID))
 	}
+	if info.HeapBytes > c.heap {
+		if err := c.account.reserve(info.HeapBytes-c.heap, "the heap of kernels"); err != nil {
+			c.account.release(moduleBytes(&info) + c.local(info.LocalBytes) - c.local(0))
+			return nil, errors.Join(err, c.cd.UnloadModule(info.ID))
+		}
+		c.heap = info.HeapBytes
+	}
 	c.locals = append(c.locals, info.LocalBytes)
 	m := &module{c: c, info: info, byName: map[string]*function{}}
 	for _, k := range info.Kernels {
 		m.byName[k.Attributes.Name] = &function{m: m, id: k.ID, attr: k.Attributes, refused: k.Refused}
 	}
 	if info.ImageBytes > 0 {
-		c.track(info.Image, info.ImageBytes)
+		return m, c.track(info.Image, uint64(info.Image-c.info.Base), info.ImageBytes)
 	}
 	return m, nil
 }
@@ -170,12 +182,15 @@ func (c *deviceContext) local(more uint64) uint64 {
 	return more
 }
 
-// Printf returns the output of kernels.
-func (c *deviceContext) Printf(max int) ([]byte, error) {
+// Printf returns the output of kernels, also of a context that a fault has poisoned.
+func (c *deviceContext) Printf(max int) ([]byte, error) { return c.cd.Printf(max) }
+
+// SetKernelTimeLimit implements [gpu.TimeLimited].
+func (c *deviceContext) SetKernelTimeLimit(d time.Duration) error {
 	if err := c.check(); err != nil {
-		return nil, err
+		return err
 	}
-	return c.cd.Printf(max)
+	return c.cd.SetKernelTimeLimit(d)
 }
 
 // NewChannel makes a channel.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft/simt"
@@ -35,8 +36,8 @@ func (e *Engine) recovering(compile func() (*engineModule, error)) (m *engineMod
 	return compile()
 }
 
-// compile parses and compiles PTX. It gives up when ctx ends.
-func (e *Engine) compile(ctx context.Context, image []byte) (*engineModule, error) {
+// compile parses and compiles PTX for a stack of the given size. It gives up when ctx ends.
+func (e *Engine) compile(ctx context.Context, image []byte, stack uint64) (*engineModule, error) {
 	// PTX from CUDA's tools ends with a NUL.
 	for len(image) > 0 && image[len(image)-1] == 0 {
 		image = image[:len(image)-1]
@@ -49,12 +50,16 @@ func (e *Engine) compile(ctx context.Context, image []byte) (*engineModule, erro
 		return nil, fmt.Errorf("%w: %w", gpu.ErrInvalidModule, err)
 	}
 	loaded, err := simt.Load(ctx, tree, simt.Options{
-		MaxInstructions: maxInstructions, MaxKernels: maxKernels, MaxShared: e.o.Machine.SM.Shared, Costs: e.costs,
+		MaxInstructions: maxInstructions, MaxKernels: maxKernels, MaxShared: e.o.Machine.SM.Shared, StackBytes: stack, Costs: e.costs,
 	})
 	if err != nil {
 		return nil, err
 	}
 	m := &engineModule{m: loaded, code: loaded.CodeBytes() + uint64(len(image))} // names are parts of the source
+	m.mallocs = slices.ContainsFunc(tree.Items, func(i ptx.Item) bool {
+		f, ok := i.(*ptx.Func)
+		return ok && f.Name == "malloc"
+	})
 	params := 0
 	warps := uint64(e.o.Machine.SMs) * uint64(e.o.Machine.SM.Threads/32)
 	for _, k := range loaded.Kernels() {

@@ -87,7 +87,7 @@ func TestGreedyModulesAreRefused(t *testing.T) {
 func TestCodeIsBounded(t *testing.T) {
 	source := shared(8, 100)
 	e := startEngine(t, Options{CodeBytes: 1 << 21})
-	m, err := e.compile(t.Context(), source)
+	m, err := e.compile(t.Context(), source, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func TestCodeIsBounded(t *testing.T) {
 func TestCodeIsBoundedByLabel(t *testing.T) {
 	source := shared(8, 100)
 	e := startEngine(t, Options{CodeBytes: 1 << 21})
-	m, err := e.compile(t.Context(), source)
+	m, err := e.compile(t.Context(), source, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,11 @@ type engineContext struct {
 	mu       sync.Mutex
 	table    *vram.Table
 	local    uint64 // reserved for the local memory of resident threads
-	code     uint64 // of the host's memory, used by modules
+	limits   limits
+	placed   map[gpu.Ptr]uint64 // offsets of what is at addresses of the program's choice
+	hosts    [][]byte           // memory of the host that is mapped
+	hostMaps int                // how many of them there are, or will be
+	code     uint64             // of the host's memory, used by modules
 	modules  map[uint32]*engineModule
 	channels int
 	freed    bool
@@ -46,6 +50,7 @@ type engineContext struct {
 	mem     simt.Memory
 	kernels map[uint32]*simt.Kernel
 	queues  map[uint32]*queue
+	clocks  []uint64 // of the SMs, in the time that the context has executed
 }
 
 // NewContext makes a context, as [Driver] says. Its owner is its label.
@@ -74,8 +79,10 @@ func (e *Engine) newContext(owner string, o gpu.ContextOptions) (*engineContext,
 	}
 	c := &engineContext{
 		e: e, o: o, table: vram.New(size, e.o.Allocations), modules: map[uint32]*engineModule{},
-		kernels: map[uint32]*simt.Kernel{}, queues: map[uint32]*queue{},
+		kernels: map[uint32]*simt.Kernel{}, queues: map[uint32]*queue{}, limits: defaultLimits,
+		placed: map[gpu.Ptr]uint64{}, clocks: make([]uint64, e.o.Machine.SMs),
 	}
+	c.print.max = int(c.limits.printf)
 	if err := c.mapMemory(size); err != nil {
 		return nil, ContextInfo{}, err
 	}
@@ -185,6 +192,11 @@ func (c *engineContext) usable() error {
 	if f := c.fault.Load(); f != nil {
 		return *f
 	}
+	return c.open()
+}
+
+// open returns an error if the context is closed.
+func (c *engineContext) open() error {
 	if c.over.Load() {
 		return fmt.Errorf("context is closed: %w", gpu.ErrLost)
 	}
@@ -237,6 +249,21 @@ func (c *engineContext) SetTimeslice(d time.Duration) error {
 		return fmt.Errorf("time slice of %v: want 1µs to 1s", d)
 	}
 	return c.e.do(func() { c.group.SetSlice(d) })
+}
+
+// SetKernelTimeLimit changes how long a kernel may run; 0 is no limit.
+func (c *engineContext) SetKernelTimeLimit(d time.Duration) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	return c.e.do(func() {
+		c.o.KernelTimeLimit = max(d, 0)
+		for _, q := range c.queues {
+			for _, cmd := range q.cmds {
+				cmd.Limit = c.o.KernelTimeLimit
+			}
+		}
+	})
 }
 
 // NewChannel makes a channel and its ring.
@@ -368,7 +395,14 @@ func (c *engineContext) free() {
 	if err := c.unmapMemory(); err != nil {
 		c.e.o.Log.Error("soft GPU: free a context's memory", "group", c.Group(), "error", err)
 	}
-	c.e.used.release(c.table.Used() + c.local)
+	for _, data := range c.hosts {
+		if err := unix.Munmap(data); err != nil {
+			c.e.o.Log.Error("soft GPU: unmap memory of the host", "group", c.Group(), "error", err)
+		}
+	}
+	c.hosts = nil
+	c.e.used.release(c.table.Used() + c.local + max(c.limits.printf, printBytes) - printBytes)
+	c.limits = defaultLimits
 	c.releaseCode(c.code)
 	c.e.releaseOwner(c.owner)
 	c.table, c.local, c.code = vram.New(0, 0), 0, 0
@@ -379,15 +413,24 @@ func (c *engineContext) free() {
 type printBuffer struct {
 	mu   sync.Mutex
 	text []byte
+	max  int
 }
 
 const printBytes = 1 << 20
+
+// resize sets the limit. Output beyond it is dropped.
+func (p *printBuffer) resize(max int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.max = max
+	p.text = slices.Clone(p.text[:min(len(p.text), max)])
+}
 
 // Write implements io.Writer for the interpreter. Output that does not fit is dropped, as in CUDA.
 func (p *printBuffer) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.text)+len(b) <= printBytes {
+	if len(p.text)+len(b) <= p.max {
 		p.text = append(p.text, b...)
 	}
 	return len(b), nil
@@ -414,9 +457,9 @@ func reversed(b []byte) []byte {
 	return r
 }
 
-// Printf returns the output of the context's kernels.
+// Printf returns the output of the context's kernels, also after a fault.
 func (c *engineContext) Printf(max int) ([]byte, error) {
-	if err := c.usable(); err != nil {
+	if err := c.open(); err != nil {
 		return nil, err
 	}
 	if max < 0 {

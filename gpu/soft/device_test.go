@@ -416,6 +416,9 @@ func TestFaultPoisonsOneContext(t *testing.T) {
 			if _, err := bad.ctx.Alloc(4); !errors.As(err, &fault) {
 				t.Errorf("alloc in a poisoned context: %v", err)
 			}
+			if _, err := bad.ctx.Printf(100); err != nil {
+				t.Errorf("what a poisoned context printed: %v", err)
+			}
 			if !errors.As(bad.ctx.Fault(), &fault) {
 				t.Errorf("the context's fault is %v", bad.ctx.Fault())
 			}
@@ -443,6 +446,21 @@ func TestKernelTimeLimit(t *testing.T) {
 			t.Errorf("%v: an endless kernel ended with %v", mode, o.Err)
 		}
 		good.vecadd(100)
+	}
+}
+
+// TestKernelTimeLimitChanges tests that a limit that is set while an endless kernel runs ends it.
+func TestKernelTimeLimitChanges(t *testing.T) {
+	for _, mode := range []machine.Mode{machine.Exclusive, machine.Slices, machine.CoRun} {
+		d := newDevice(t, Options{Machine: machine.Config{Mode: mode}})
+		r := newRig(t, d, gpu.ContextOptions{})
+		f := r.launch("forever", 1, 32)
+		if err := r.ctx.(gpu.TimeLimited).SetKernelTimeLimit(time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+		if o := r.wait(f); !errors.Is(o.Err, gpu.ErrTimeLimit) {
+			t.Errorf("%v: an endless kernel ended with %v", mode, o.Err)
+		}
 	}
 }
 

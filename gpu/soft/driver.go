@@ -7,6 +7,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
+	"vgpud/gpu/soft/texture"
 )
 
 // Driver is the control path to a soft GPU's engine. Launches go through rings in shared memory
@@ -44,19 +45,33 @@ type ContextInfo struct {
 // ContextDriver is the part of a [Driver] for one context. Its errors wrap those of package gpu.
 type ContextDriver interface {
 	Alloc(size uint64) (gpu.Ptr, error)
+	// AllocAt allocates memory at an address; its bytes are at an offset of the context's memory.
+	AllocAt(p gpu.Ptr, size uint64) (offset uint64, err error)
 	Free(p gpu.Ptr) error
 	Memory() (free, total uint64, err error)
+	// MapHost maps size bytes of a file at offset; see [gpu.HostMapper].
+	MapHost(f *os.File, offset, size uint64, at gpu.Ptr) (gpu.Ptr, error)
 	// LoadModule compiles PTX. It gives up when ctx ends.
 	LoadModule(ctx context.Context, image []byte) (ModuleInfo, error)
 	UnloadModule(id uint32) error
 	Global(module uint32, name string) (gpu.Ptr, uint64, error)
 	// NewChannel makes a channel. The caller closes ChannelInfo.Ring after mapping it.
 	NewChannel() (ChannelInfo, error)
+	// AddTexture returns the handle of a texture or surface, and DropTexture ends it.
+	AddTexture(t texture.Texture) (uint64, error)
+	DropTexture(handle uint64) error
+	// Reference returns the address of the handle in a module's variable that names a texture, or
+	// a surface.
+	Reference(module uint32, name string) (p gpu.Ptr, surface bool, err error)
 	CloseChannel(id uint32) error
 	Printf(max int) ([]byte, error)
 	Fault() error
+	Limit(l gpu.Limit) (uint64, error)
+	SetLimit(l gpu.Limit, value uint64) error
 	SetEnabled(on bool) error
 	SetTimeslice(d time.Duration) error
+	// SetKernelTimeLimit is as [gpu.TimeLimited] says.
+	SetKernelTimeLimit(d time.Duration) error
 	Close() error
 }
 
@@ -70,6 +85,8 @@ type ModuleInfo struct {
 	// CodeBytes is the size of the code. LocalBytes is the local memory of all threads that the GPU
 	// holds at a time, for the kernel that needs most. Modules of a context share the latter.
 	CodeBytes, LocalBytes uint64
+	// HeapBytes is the size of the context's heap, if a kernel of the module allocates memory.
+	HeapBytes uint64 `json:",omitempty"`
 }
 
 // KernelInfo is a kernel with the number that identifies it in ring entries.

@@ -19,6 +19,7 @@ type engineModule struct {
 	image   vram.Range // of its variables; empty if it has none
 	local   uint64     // for its kernels' local memory
 	code    uint64     // of the host's memory
+	mallocs bool       // a kernel may allocate memory
 }
 
 // Alloc allocates zeroed memory.
@@ -104,7 +105,8 @@ func (c *engineContext) Free(p gpu.Ptr) error {
 	if err := c.usable(); err != nil {
 		return err
 	}
-	if uint64(p) < c.base || c.isImage(uint64(p)-c.base) {
+	offset, ok := c.offsetOf(p)
+	if !ok || c.isReserved(offset) {
 		return fmt.Errorf("free %#x: %w", uint64(p), gpu.ErrInvalidPtr)
 	}
 	var merr error
@@ -118,13 +120,17 @@ func (c *engineContext) Free(p gpu.Ptr) error {
 	if merr != nil {
 		return merr
 	}
-	return c.give(uint64(p) - c.base)
+	return c.give(offset)
 }
 
-// isImage reports whether a module's variables start at offset. The program must not free those.
-func (c *engineContext) isImage(offset uint64) bool {
+// isReserved reports whether a module's variables or the heap are at offset. The program must not
+// free those.
+func (c *engineContext) isReserved(offset uint64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.limits.heapSet && c.limits.heapAt <= offset && offset < c.limits.heapAt+c.limits.heap {
+		return true
+	}
 	for _, m := range c.modules {
 		if m.image.Size > 0 && m.image.Offset <= offset && offset < m.image.Offset+m.image.Size {
 			return true
@@ -150,7 +156,11 @@ func (c *engineContext) LoadModule(ctx context.Context, image []byte) (ModuleInf
 	if err := c.usable(); err != nil {
 		return ModuleInfo{}, err
 	}
-	m, err := c.e.recovering(func() (*engineModule, error) { return c.e.compile(ctx, image) })
+	stack, err := c.Limit(gpu.LimitStack)
+	if err != nil {
+		return ModuleInfo{}, err
+	}
+	m, err := c.e.recovering(func() (*engineModule, error) { return c.e.compile(ctx, image, stack) })
 	if err != nil {
 		return ModuleInfo{}, err
 	}
@@ -169,6 +179,11 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 	}
 	info := ModuleInfo{
 		ID: id, Image: gpu.Ptr(c.base + m.image.Offset), ImageBytes: m.m.ImageBytes(), CodeBytes: m.code, LocalBytes: m.local,
+	}
+	if m.mallocs {
+		if info.HeapBytes, err = c.needHeap(); err != nil {
+			return ModuleInfo{}, errors.Join(err, c.unreserve(id, m))
+		}
 	}
 	var merr error
 	err = c.e.do(func() {

@@ -178,8 +178,10 @@ func (e *Engine) step(now time.Duration) (ended bool) {
 			}
 			switch ev.Kind {
 			case machine.Started, machine.Resumed:
+				cmd.resume()
 				e.active = append(e.active, cmd)
 			case machine.Preempted:
+				cmd.preempted = cmd.executed()
 				e.inactive(cmd)
 			case machine.Finished:
 				e.inactive(cmd)
@@ -199,6 +201,14 @@ func launchCommand(ev machine.Event) (*command, bool) {
 	}
 	cmd, ok := ev.Launch.Tag.(*command)
 	return cmd, ok
+}
+
+// resume has a launch go on when it is back on the engine. If others of its context executed
+// meanwhile, their time is lost for it.
+func (cmd *command) resume() {
+	if x := cmd.executed(); cmd.placed && x > cmd.preempted {
+		cmd.run.delay(uint64(x))
+	}
 }
 
 func (e *Engine) inactive(cmd *command) {
@@ -236,12 +246,12 @@ func (e *Engine) interpret(now time.Duration) bool {
 
 // ahead returns how much further cmd is interpreted than it has executed.
 func (e *Engine) ahead(cmd *command, now time.Duration) time.Duration {
-	return time.Duration(cmd.run.interpretedTo()) - cmd.Elapsed() - (now - e.m.Now())
+	return time.Duration(cmd.run.interpretedTo()) - cmd.executed() - (now - e.m.Now())
 }
 
-// leastAhead returns the executing launch that is interpreted least far ahead. A launch that is
-// ahead by the whole lead is skipped until half of the lead is used up, so that the thread can
-// sleep in between.
+// leastAhead returns the executing launch that is interpreted least far ahead; of several that
+// share an SM's clock, that which was interpreted longest ago. A launch that is ahead by the whole
+// lead is skipped until half of the lead is used up, so that the thread can sleep in between.
 func (e *Engine) leastAhead(now time.Duration) *command {
 	var best *command
 	var least time.Duration
@@ -275,6 +285,10 @@ func (e *Engine) nextInterpretation(now time.Duration) time.Duration {
 
 // interpretOne interprets a part of one launch.
 func (e *Engine) interpretOne(cmd *command) {
+	if n := len(e.active); n > 1 && e.active[n-1] != cmd {
+		e.inactive(cmd)
+		e.active = append(e.active, cmd)
+	}
 	fault := e.interpretStep(cmd)
 	switch {
 	case fault != nil:
@@ -282,7 +296,8 @@ func (e *Engine) interpretOne(cmd *command) {
 		cmd.q.c.poison(cmd, fault)
 	case cmd.run.done():
 		e.pacing.Instructions += cmd.run.grid.Counts().WarpInstructions
-		e.m.Settle(&cmd.Launch, time.Duration(cmd.run.end))
+		rest := time.Duration(cmd.run.end) - cmd.executed()
+		e.m.Settle(&cmd.Launch, max(cmd.Elapsed()+rest-e.o.Machine.Overhead, 0))
 	}
 }
 
@@ -295,10 +310,11 @@ func (e *Engine) interpretStep(cmd *command) (fault *gpu.Fault) {
 			fault = &gpu.Fault{Kind: gpu.FaultInstruction, Kernel: cmd.kernel.Name()}
 		}
 	}()
-	base := e.m.Now() - cmd.Elapsed() + e.o.Machine.Overhead
+	x := cmd.executed()
+	base := e.m.Now() - x
 	if !cmd.placed {
 		cmd.placed = true
-		cmd.run.start()
+		cmd.run.start(cmd.Placed(), uint64(x-cmd.Elapsed()+e.o.Machine.Overhead))
 	}
 	if cmd.run.done() {
 		return nil

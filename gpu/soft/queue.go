@@ -3,6 +3,7 @@ package soft
 import (
 	"errors"
 	"slices"
+	"time"
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
@@ -32,8 +33,10 @@ type command struct {
 	q           *queue
 	kernel      *simt.Kernel
 	run         runner
-	placed      bool // its first blocks are resident
-	aheadEnough bool // interpreted far enough ahead for now
+	placed      bool          // its first blocks are resident
+	aheadEnough bool          // interpreted as far ahead of the clock as it may be
+	clocks      []uint64      // see [queue.clocks]
+	preempted   time.Duration // executed when it was last preempted
 	over        bool
 	out         ring.Outcome
 }
@@ -91,11 +94,7 @@ func (q *queue) submit(cmd *command) ring.Code {
 	}
 	attr := k.Attributes()
 	need, ok := blockNeed(&attr, en.Block, en.Shared)
-	occupancy := 0
-	if ok {
-		occupancy = q.e.o.Machine.Occupancy(need)
-	}
-	if occupancy == 0 || !gridFits(en.Grid) {
+	if !ok || q.e.o.Machine.Occupancy(need) == 0 || !gridFits(en.Grid) {
 		return ring.BadLaunch
 	}
 	q.e.gridID++
@@ -108,7 +107,7 @@ func (q *queue) submit(cmd *command) ring.Code {
 		return codeOf(err)
 	}
 	cmd.kernel = k
-	cmd.run.reset(grid, q.e.o.Machine.SMs, occupancy)
+	cmd.run.reset(grid, q.clocks(cmd))
 	cmd.Work = machine.Work{Open: true, Limit: c.o.KernelTimeLimit, Blocks: en.Grid.Count(), Need: need}
 	// The time of the preparation must not count as execution.
 	q.e.step(q.e.now())
@@ -116,6 +115,28 @@ func (q *queue) submit(cmd *command) ring.Code {
 		return ring.Dropped
 	}
 	return ring.OK
+}
+
+// clocks returns the clocks of the SMs for a launch: the context's, or its own under
+// [machine.CoRun], where launches do not slow each other down.
+func (q *queue) clocks(cmd *command) []uint64 {
+	if q.e.o.Machine.Mode != machine.CoRun {
+		return q.c.clocks
+	}
+	if cmd.clocks == nil {
+		cmd.clocks = make([]uint64, q.e.o.Machine.SMs)
+	}
+	clear(cmd.clocks)
+	return cmd.clocks
+}
+
+// executed returns the launch's position on its SMs' clocks at the machine's Now: how long the
+// context has executed, or the launch itself under [machine.CoRun].
+func (cmd *command) executed() time.Duration {
+	if cmd.q.e.o.Machine.Mode != machine.CoRun {
+		return cmd.q.c.group.Usage().Busy
+	}
+	return cmd.Elapsed()
 }
 
 // blockNeed returns the resources that a block of the kernel occupies, and false if the block is

@@ -9,8 +9,9 @@ import (
 
 // memRange is a range of memory that copies may touch.
 type memRange struct {
-	p gpu.Ptr
-	n uint64
+	p    gpu.Ptr
+	n    uint64
+	data []byte // its bytes in this process
 }
 
 // rangeList holds disjoint ranges in order of their addresses.
@@ -32,13 +33,16 @@ func (l *rangeList) remove(p gpu.Ptr) memRange {
 	return s
 }
 
-// contains reports whether the n bytes at p are in one range.
-func (l rangeList) contains(p gpu.Ptr, n uint64) bool {
+// bytes returns the n bytes at p, if they are in one range.
+func (l rangeList) bytes(p gpu.Ptr, n uint64) (data []byte, ok bool) {
 	i := sort.Search(len(l), func(i int) bool { return l[i].p > p })
 	if i == 0 {
-		return false
+		return nil, false
 	}
 	s := l[i-1]
 	off := uint64(p - s.p)
-	return off < s.n && n <= s.n-off
+	if off >= s.n || n > s.n-off {
+		return nil, false
+	}
+	return s.data[off : off+n : off+n], true
 }

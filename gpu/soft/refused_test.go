@@ -8,9 +8,9 @@ import (
 	"vgpud/gpu"
 )
 
-// A module with a kernel that uses a texture can be loaded. Launching that kernel fails with an
-// error that names it and the texture; the module's other kernels work.
-func TestTexturedKernelAlone(t *testing.T) {
+// A module with a kernel that uses an instruction which the GPU lacks can be loaded. Launching that
+// kernel fails with an error that names it and the instruction; the module's other kernels work.
+func TestRefusedKernelAlone(t *testing.T) {
 	d := newDevice(t, Options{})
 	r := newRig(t, d, gpu.ContextOptions{})
 	var err error
@@ -21,7 +21,7 @@ func TestTexturedKernelAlone(t *testing.T) {
 	.reg .b64 %rd<2>;
 	ld.param.u64 %rd1, [t];
 	mov.f32 %f1, 0f00000000;
-	tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f1}];
+	wgmma.fence.sync.aligned;
 	ret;
 }`))
 	if err != nil {
@@ -29,7 +29,7 @@ func TestTexturedKernelAlone(t *testing.T) {
 	}
 	names := func(err error) bool {
 		return errors.Is(err, gpu.ErrUnsupported) && strings.Contains(err.Error(), "kernel sample, PTX line ") &&
-			strings.Contains(err.Error(), "tex.2d.v4.f32.f32: textures")
+			strings.Contains(err.Error(), "wgmma.fence.sync.aligned: matrix instructions")
 	}
 	if all := r.m.(gpu.Partial).Refused(); len(all) != 1 || !names(all[0]) {
 		t.Errorf("refused: %v", all)
@@ -48,10 +48,10 @@ func TestTexturedKernelAlone(t *testing.T) {
 }
 
 // The GPU also refuses such a launch if a program puts it into the ring unchecked.
-func TestTexturedKernelInTheRing(t *testing.T) {
+func TestRefusedKernelInTheRing(t *testing.T) {
 	d := newDevice(t, Options{})
 	r := newRig(t, d, gpu.ContextOptions{})
-	m, err := r.ctx.LoadModule([]byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry sample() { .reg .b32 %r<5>; txq.width.b32 %r1, [%r2]; ret; }"))
+	m, err := r.ctx.LoadModule([]byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry sample() { .reg .b32 %r<5>; wgmma.fence.sync.aligned; ret; }"))
 	if err != nil {
 		t.Fatal(err)
 	}

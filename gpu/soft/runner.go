@@ -8,17 +8,19 @@ import (
 // runner interprets a grid in modelled time. Its blocks are placed on SMs, and each SM has a clock
 // that its blocks advance by their costs. The SM that is furthest behind goes next, so blocks that
 // wait for one another see each other's effects at about the right time.
+//
+// Launches that execute side by side share the SMs' clocks, so each cycle of an SM is used once.
 type runner struct {
-	grid *simt.Grid
-	sms  []smRun
-	cap  int // the blocks that an SM holds
-	live int // resident blocks
-	end  uint64
+	grid   *simt.Grid
+	sms    []smRun
+	clocks []uint64 // by SM; of the context, or of this launch alone
+	live   int      // resident blocks
+	end    uint64   // when the last block ended
 }
 
-// smRun is one SM. Its clock counts cycles from the launch's start.
+// smRun is what the grid has on one SM.
 type smRun struct {
-	cycles uint64
+	cycles uint64 // when its blocks go on at the earliest; later if others use the SM until then
 	blocks []resident
 	next   int
 }
@@ -28,11 +30,11 @@ type resident struct {
 	wake uint64 // sleeps until this %globaltimer; 0 if awake
 }
 
-// reset prepares r for a grid on sms SMs that each hold up to cap blocks.
-func (r *runner) reset(g *simt.Grid, sms, cap int) {
-	r.grid, r.cap, r.live, r.end = g, cap, 0, 0
-	if r.sms == nil {
-		r.sms = make([]smRun, sms)
+// reset prepares r for a grid on SMs with the given clocks.
+func (r *runner) reset(g *simt.Grid, clocks []uint64) {
+	r.grid, r.clocks, r.live, r.end = g, clocks, 0, 0
+	if len(r.sms) != len(clocks) {
+		r.sms = make([]smRun, len(clocks))
 	}
 	for i := range r.sms {
 		s := &r.sms[i]
@@ -43,39 +45,55 @@ func (r *runner) reset(g *simt.Grid, sms, cap int) {
 }
 
 // drop releases the grid's memory.
-func (r *runner) drop() { r.reset(nil, len(r.sms), 0) }
+func (r *runner) drop() { r.reset(nil, r.clocks) }
 
-// start makes the first blocks resident, one on each SM in turn, as GPUs do.
-func (r *runner) start() {
-	for range r.cap {
+// start makes the first blocks resident at a time: placed[i] on SM i, one on each SM in turn, as
+// GPUs do.
+func (r *runner) start(placed []int, at uint64) {
+	r.delay(at)
+	for more := true; more; {
+		more = false
 		for i := range r.sms {
+			if len(r.sms[i].blocks) == placed[i] {
+				continue
+			}
 			b := r.grid.StartBlock(i)
 			if b == nil {
 				return
 			}
 			r.sms[i].blocks = append(r.sms[i].blocks, resident{b: b})
 			r.live++
+			more = true
 		}
 	}
 }
 
+// delay has the blocks go on at a time at the earliest.
+func (r *runner) delay(at uint64) {
+	for i := range r.sms {
+		r.sms[i].cycles = max(r.sms[i].cycles, at)
+	}
+}
+
+// at returns when the grid's blocks on SM i go on.
+func (r *runner) at(i int) uint64 { return max(r.sms[i].cycles, r.clocks[i]) }
+
 // done reports whether the grid has run to its end.
 func (r *runner) done() bool { return r.live == 0 }
 
-// interpretedTo returns the modelled time up to which the whole grid has been interpreted, in
-// cycles from its start.
+// interpretedTo returns the modelled time up to which the whole grid has been interpreted.
 func (r *runner) interpretedTo() uint64 {
 	if r.live == 0 {
 		return r.end
 	}
-	return r.sms[r.furthestBehind()].cycles
+	return r.at(r.furthestBehind())
 }
 
-// furthestBehind returns the SM with blocks whose clock is lowest.
+// furthestBehind returns the SM whose blocks go on first.
 func (r *runner) furthestBehind() int {
 	best := -1
 	for i := range r.sms {
-		if len(r.sms[i].blocks) > 0 && (best < 0 || r.sms[i].cycles < r.sms[best].cycles) {
+		if len(r.sms[i].blocks) > 0 && (best < 0 || r.at(i) < r.at(best)) {
 			best = i
 		}
 	}
@@ -87,13 +105,15 @@ func (r *runner) furthestBehind() int {
 func (r *runner) step(base uint64, budget int) *gpu.Fault {
 	i := r.furthestBehind()
 	s := &r.sms[i]
+	s.cycles = r.at(i)
 	k := s.choose(base)
 	if k < 0 {
-		return nil // all blocks sleep; the clock was moved to the first that wakes
+		return nil // all blocks sleep, until the first of them wakes
 	}
 	b := &s.blocks[k]
 	res := b.b.Step(simt.Now{Cycle: s.cycles, Nanos: base + s.cycles}, budget)
 	s.cycles += max(res.Cycles, 1)
+	r.clocks[i] = s.cycles
 	switch res.State {
 	case simt.Sleeping:
 		b.wake = max(res.Wake, 1)
@@ -111,8 +131,8 @@ func (r *runner) step(base uint64, budget int) *gpu.Fault {
 	return nil
 }
 
-// choose returns the next of the SM's blocks that is awake, round-robin. If all sleep, it moves the
-// clock to the time when the first wakes, and returns none.
+// choose returns the next of the blocks that is awake, round-robin. If all sleep, they go on when
+// the first of them wakes, and choose returns none.
 func (s *smRun) choose(base uint64) int {
 	first := ^uint64(0)
 	for range s.blocks {

@@ -38,6 +38,8 @@ type Options struct {
 	// Preempt says how programs that share a device through the agent make their kernels
 	// preemptible.
 	Preempt allot.Preempt
+	// PerUser bounds what the programs of one user have of a device together. Root is not bound.
+	PerUser allot.Limits
 }
 
 // Events is a stream of the kernel's events about devices, as [sysfs.Uevents].
@@ -87,6 +89,7 @@ type Agent struct {
 	tenants   sync.WaitGroup
 
 	learned *cache.Cache
+	missing missing
 }
 
 // New returns an agent, which does nothing before Run.
@@ -384,12 +387,16 @@ func (a *Agent) open(address, node string) error {
 // Devices returns all devices, ordered by address.
 func (a *Agent) Devices() []Device {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	list := make([]Device, 0, len(a.devices))
+	shared := make(map[string]*sharedDevice, len(a.opened))
 	for address, d := range a.devices {
-		c := *d
-		c.Tenants = a.opened[address].tenantsOf()
-		list = append(list, c)
+		list = append(list, *d)
+		shared[address] = a.opened[address]
+	}
+	a.mu.Unlock()
+	// A device that does not answer holds up nobody else.
+	for i := range list {
+		list[i].Tenants = shared[list[i].Address].tenantsOf()
 	}
 	slices.SortFunc(list, func(x, y Device) int { return strings.Compare(x.Address, y.Address) })
 	return list

@@ -42,6 +42,10 @@ func inspect(p driver.PCI, f sysfs.Function) Function {
 		return d
 	}
 	files := sysfs.FS{Root: p.Root}
+	if !files.Answers(f.Address) {
+		d.Problem = "it does not answer: the host's process behind it has ended. Restart the VM, or have the host's operator unplug it and attach another (vgpuctl detach, attach)"
+		return d
+	}
 	switch f.Driver {
 	case sysfs.VFIODriver:
 		d.Access, d.Node = driver.AccessVFIO.String(), files.GroupPath(f)

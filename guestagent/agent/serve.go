@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -22,11 +23,12 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// maxConnections bounds the connections at a time, and requestTimeout the time until a program has
-// made its request.
+// maxConnections bounds the connections at a time, requestTimeout the time until a program has made
+// its request, and answerTimeout that until it has the answer.
 const (
 	maxConnections = 256
 	requestTimeout = 5 * time.Second
+	answerTimeout  = time.Minute
 )
 
 // Listen creates the agent's socket, accessible only to root and the agent's group. It replaces the
@@ -130,13 +132,17 @@ func (a *Agent) serve(ctx context.Context, c allot.Conn) {
 	defer func() { _ = c.Close() }()
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
-	if err := c.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
-		return
-	}
 	for {
+		if err := c.SetDeadline(time.Now().Add(requestTimeout)); err != nil {
+			return
+		}
 		var r allot.Request
 		files, err := c.Receive(&r)
 		allot.CloseAll(files)
+		if err == nil {
+			// The answer has time of its own: the agent may be busy with its devices.
+			err = c.SetDeadline(time.Now().Add(answerTimeout))
+		}
 		if err != nil {
 			return
 		}
@@ -145,6 +151,8 @@ func (a *Agent) serve(ctx context.Context, c allot.Conn) {
 			err = c.Send(a.status())
 		case allot.OpKernels:
 			err = c.Send(a.kernels(r.From))
+		case allot.OpMissing:
+			err = c.Send(a.missing.reply())
 		case allot.OpOpen:
 			if err = c.SetDeadline(time.Time{}); err == nil {
 				a.lend(ctx, c, r)
@@ -233,6 +241,8 @@ func (a *Agent) answer(t *tenant, r *allot.Request) (reply allot.Reply) {
 		return a.recall(r.Keys)
 	case allot.OpLearn:
 		a.learn(r.Learned)
+	case allot.OpMissed:
+		a.missing.add(t, r.Missed)
 	default:
 		reply.Error = fmt.Sprintf("unknown request %q of a program that has its part", r.Op)
 	}
@@ -245,7 +255,16 @@ func peer(c allot.Conn) (Tenant, error) {
 	if err != nil {
 		return Tenant{}, fmt.Errorf("read the peer's credentials: %w", err)
 	}
-	return Tenant{PID: int(cred.Pid), UID: int(cred.Uid), Since: time.Now()}, nil
+	return Tenant{PID: int(cred.Pid), UID: int(cred.Uid), Program: programOf(int(cred.Pid)), Since: time.Now()}, nil
+}
+
+// programOf returns a process's name, or "" if it has ended.
+func programOf(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
 }
 
 // await waits until no device that the program may mean is being prepared or has just appeared.
@@ -318,7 +337,7 @@ func (a *Agent) admit(ctx context.Context, who Tenant, r allot.Request) (*tenant
 		a.opened[address] = s
 		a.mu.Unlock()
 	}
-	t, err := s.addTenant(who, r.Ask)
+	t, err := s.addTenant(who, r.Ask, a.o.PerUser)
 	if err != nil {
 		err = fmt.Errorf("share %s: %w", address, err)
 		return nil, errors.Join(err, a.closeUnused(s))
@@ -405,7 +424,10 @@ func (a *Agent) removeTenant(t *tenant) {
 
 // closeUnused closes a device without tenants; its opening lock is held.
 func (a *Agent) closeUnused(s *sharedDevice) error {
-	if len(s.tenantsOf()) > 0 {
+	s.mu.Lock()
+	used := len(s.tenants) > 0
+	s.mu.Unlock()
+	if used {
 		return nil
 	}
 	a.mu.Lock()

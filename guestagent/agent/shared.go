@@ -19,10 +19,15 @@ import (
 
 // Tenant is a program that has a part of a device.
 type Tenant struct {
-	PID       int             `json:"pid"`
-	UID       int             `json:"uid"`
+	PID int `json:"pid"`
+	UID int `json:"uid"`
+	// Program is the name of the process, as it was when it connected.
+	Program   string          `json:"program"`
 	Since     time.Time       `json:"since"`
 	Allotment allot.Allotment `json:"allotment"`
+	// Contexts and Channels are how many of those allotted are open now; -1: not known.
+	Contexts int `json:"contexts"`
+	Channels int `json:"channels"`
 }
 
 // Lender is a bus that can be shared, as [driver.PCIBus].
@@ -52,6 +57,7 @@ type sharedDevice struct {
 // tenant is one tenant's part.
 type tenant struct {
 	Tenant
+	missed map[string]uint64 // as it reported last
 	device *sharedDevice
 	state  *vfiouser.Eventfd // relays vector 0; nil without vectors
 }
@@ -97,8 +103,8 @@ func raise(e *vfiouser.Eventfd) {
 	}
 }
 
-// addTenant allots a tenant its part.
-func (s *sharedDevice) addTenant(who Tenant, ask allot.Ask) (*tenant, error) {
+// addTenant allots a tenant its part, within the limits of its user.
+func (s *sharedDevice) addTenant(who Tenant, ask allot.Ask, limits allot.Limits) (*tenant, error) {
 	t := &tenant{Tenant: who, device: s}
 	if s.bus.Vectors() > 0 {
 		var err error
@@ -111,6 +117,18 @@ func (s *sharedDevice) addTenant(who Tenant, ask allot.Ask) (*tenant, error) {
 	var err error
 	if t.Allotment, err = s.table.Allot(ask); err != nil {
 		return nil, errors.Join(err, t.close())
+	}
+	var others []allot.Allotment
+	for other := range s.tenants {
+		if other.UID == who.UID {
+			others = append(others, other.Allotment)
+		}
+	}
+	if who.UID != 0 {
+		if err := limits.Check(others, t.Allotment); err != nil {
+			s.table.Release(t.Allotment)
+			return nil, errors.Join(err, t.close())
+		}
 	}
 	s.tenants[t] = struct{}{}
 	return t, nil
@@ -220,6 +238,20 @@ func (s *sharedDevice) await(ctx context.Context, slot int) error {
 	}
 }
 
+// open returns how many slots are not free, or -1 if the device does not tell.
+func (s *sharedDevice) open(slots []int, status func(slot int) int) (n int) {
+	for _, slot := range slots {
+		v, err := s.bus.Read(uint32(status(slot)))
+		if err != nil {
+			return -1
+		}
+		if v != 0 { // free, of contexts and channels alike
+			n++
+		}
+	}
+	return n
+}
+
 // gone reports whether the device no longer exists.
 func (s *sharedDevice) gone() bool {
 	select {
@@ -247,9 +279,14 @@ func (s *sharedDevice) tenantsOf() []Tenant {
 		return list
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for t := range s.tenants {
 		list = append(list, t.Tenant)
+	}
+	s.mu.Unlock()
+	for i := range list {
+		t := &list[i]
+		t.Contexts = s.open(t.Allotment.Contexts, func(slot int) int { return abi.ContextSlot(slot, abi.ContextStatus) })
+		t.Channels = s.open(t.Allotment.Channels, func(slot int) int { return abi.ChannelSlot(slot, abi.ChannelStatus) })
 	}
 	slices.SortFunc(list, func(a, b Tenant) int { return a.Since.Compare(b.Since) })
 	return list

@@ -35,6 +35,10 @@ const (
 	// what was learned about some.
 	OpRecall = "recall"
 	OpLearn  = "learn"
+	// OpMissed reports how often the program has called functions of CUDA that are not built.
+	// OpMissing asks which ones programs have called.
+	OpMissed  = "missed"
+	OpMissing = "missing"
 )
 
 // Request is a tenant's request.
@@ -51,6 +55,8 @@ type Request struct {
 	// Keys name kernels; Learned is what was learned about some.
 	Keys    []cache.Key   `json:"keys,omitempty"`
 	Learned []cache.Entry `json:"learned,omitempty"`
+	// Missed has the calls so far of each function that is not built and was called.
+	Missed map[string]uint64 `json:"missed,omitempty"`
 }
 
 // Reply is the agent's answer.
@@ -67,6 +73,18 @@ type Reply struct {
 	// starts: the index in the list, or in the request's keys; 0 if there are no more.
 	Kernels []cache.Entry `json:"kernels,omitempty"`
 	Next    int           `json:"next,omitempty"`
+	// Missing answers OpMissing.
+	Missing []Missing `json:"missing,omitempty"`
+}
+
+// Missing is a function of CUDA that programs have called and that is not built.
+type Missing struct {
+	Function string `json:"function"`
+	Calls    uint64 `json:"calls"`
+	// Programs is how many processes have called it, and Last the name of the last one.
+	Programs int       `json:"programs"`
+	Last     string    `json:"last"`
+	At       time.Time `json:"at"`
 }
 
 // Grant is a tenant's part of a device. The descriptors with it are those to map BAR0 and BAR2,

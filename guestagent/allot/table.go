@@ -29,6 +29,40 @@ const minBytes = 256 << 10
 
 var minRingBytes = uint64(2 * abi.RingBytes(abi.MinRingEntries))
 
+// Limits bound what the programs of one user have together; 0 is no bound.
+type Limits struct {
+	Programs    int
+	Contexts    int
+	Channels    int
+	SharedBytes uint64
+}
+
+// Check returns an error that wraps [ErrUserLimit] if a user whose programs have these parts may not
+// have another one.
+func (l Limits) Check(have []Allotment, next Allotment) error {
+	var contexts, channels int
+	var shared uint64
+	for _, a := range append(have[:len(have):len(have)], next) {
+		contexts += len(a.Contexts)
+		channels += len(a.Channels)
+		shared += a.Shared.Size
+	}
+	switch {
+	case l.Programs > 0 && len(have)+1 > l.Programs:
+		return fmt.Errorf("%w: %d programs", ErrUserLimit, l.Programs)
+	case l.Contexts > 0 && contexts > l.Contexts:
+		return fmt.Errorf("%w: %d contexts", ErrUserLimit, l.Contexts)
+	case l.Channels > 0 && channels > l.Channels:
+		return fmt.Errorf("%w: %d channels", ErrUserLimit, l.Channels)
+	case l.SharedBytes > 0 && shared > l.SharedBytes:
+		return fmt.Errorf("%w: %d bytes of shared memory", ErrUserLimit, l.SharedBytes)
+	}
+	return nil
+}
+
+// ErrUserLimit means that the programs of one user have as much as they may.
+var ErrUserLimit = errors.New("the user's programs have all that they may have of the virtual GPU")
+
 // Allotment is a program's part of a device.
 type Allotment struct {
 	// Contexts and Channels are slots.

@@ -159,3 +159,27 @@ func TestTakeErrors(t *testing.T) {
 		})
 	}
 }
+
+// TestLimits checks that each bound holds for a user's parts together, and alone.
+func TestLimits(t *testing.T) {
+	part := func(contexts, channels int, shared uint64) Allotment {
+		return Allotment{Contexts: upTo(contexts), Channels: upTo(channels), Shared: abi.Window{Size: shared}}
+	}
+	have := []Allotment{part(1, 4, 100), part(2, 4, 100)}
+	for _, c := range []struct {
+		l    Limits
+		next Allotment
+		ok   bool
+	}{
+		{Limits{}, part(60, 200, 1<<40), true},
+		{Limits{Programs: 3, Contexts: 4, Channels: 10, SharedBytes: 250}, part(1, 2, 50), true},
+		{Limits{Programs: 2}, part(1, 1, 1), false},
+		{Limits{Contexts: 3}, part(1, 1, 1), false},
+		{Limits{Channels: 9}, part(1, 2, 1), false},
+		{Limits{SharedBytes: 250}, part(1, 1, 51), false},
+	} {
+		if err := c.l.Check(have, c.next); (err == nil) != c.ok || err != nil && !errors.Is(err, ErrUserLimit) {
+			t.Errorf("%+v: %v", c.l, err)
+		}
+	}
+}

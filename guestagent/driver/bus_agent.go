@@ -37,6 +37,10 @@ type AgentBus struct {
 	conn    allot.Conn
 	ask     sync.Mutex       // held for one request and its answer
 	answers chan allot.Reply // the answer to it
+
+	missed    func() map[string]uint64 // see ReportMissed
+	reporting sync.Mutex
+	reported  map[string]uint64 // guarded by reporting
 }
 
 // DialAgent opens a part of a virtual GPU through vgpu-agent, for one of several programs that
@@ -110,6 +114,7 @@ func newAgentBus(conn allot.Conn, g *allot.Grant, files []*os.File) (_ *AgentBus
 			return nil, fmt.Errorf("map BAR%d: %w", 2*i, err)
 		}
 	}
+	b.shared.place()
 	if len(b.registers.b) != abi.BAR0Size {
 		return nil, fmt.Errorf("BAR0 has %d bytes, want %d", len(b.registers.b), abi.BAR0Size)
 	}
@@ -176,6 +181,7 @@ func (b *AgentBus) question(q allot.Request) (allot.Reply, error) {
 
 // Close gives the part back and returns when the agent has cleared it.
 func (b *AgentBus) Close() error {
+	b.FlushMissed()
 	if b.ended() == nil && b.conn.CloseWrite() == nil {
 		late := time.NewTimer(agentTimeout)
 		defer late.Stop()

@@ -252,6 +252,7 @@ func (p PCI) openVFIO(f sysfs.Function) (_ *PCIBus, err error) {
 	if b.shared.b, err = d.Map(vfio.RegionBAR2); err != nil {
 		return nil, err
 	}
+	b.shared.place()
 	if err := b.enableMSI(d); err != nil {
 		return nil, err
 	}
@@ -311,6 +312,7 @@ func (p PCI) openPolling(f sysfs.Function) (_ *PCIBus, err error) {
 		}
 		b.files = append(b.files, file)
 	}
+	b.shared.place()
 	if err := unix.Flock(int(b.files[0].Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = ErrBusy

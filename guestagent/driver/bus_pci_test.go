@@ -76,7 +76,7 @@ func registers() []byte {
 		abi.RegMagic: abi.Magic, abi.RegVersion: uint32(abi.Newest), abi.RegOldestVersion: uint32(abi.Oldest),
 		abi.RegContexts: 2, abi.RegChannels: 3, abi.RegMaxRingEntries: 1024,
 		abi.RegSharedBytesLo: abi.MinSharedBytes, abi.RegHeaderBytes: uint32(abi.HeaderBytes(3)),
-		abi.RegMemoryBytesHi: 1, abi.RegPollWindowNanos: 1000,
+		abi.RegMemoryBytesHi: 1, abi.RegPollWindowNanos: 1000, abi.RegUUID + 4: 0x11223344,
 	} {
 		binary.LittleEndian.PutUint32(b[reg:], v)
 	}
@@ -97,6 +97,7 @@ func withVFIO(t *testing.T) (driver.PCI, *vfiotest.Kernel) {
 var wantInfo = driver.Info{
 	Version: abi.Newest, Contexts: 2, Channels: 3, MaxRingEntries: 1024,
 	SharedBytes: abi.MinSharedBytes, MemoryBytes: 1 << 32, PollWindow: 1000,
+	UUID: [abi.UUIDBytes]byte{4: 0x44, 0x33, 0x22, 0x11}, Address: address,
 }
 
 func TestPolling(t *testing.T) {

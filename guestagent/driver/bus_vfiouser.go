@@ -14,7 +14,7 @@ import (
 type vfioBus struct {
 	client  *vfiouser.Client
 	mapping *vfiouser.Mapping
-	shared  []byte
+	shared  mapping
 	events  []*vfiouser.Eventfd
 	serving sync.WaitGroup
 }
@@ -65,9 +65,12 @@ func (b *vfioBus) setUp() error {
 	if b.mapping, err = b.client.Map(vfiouser.RegionBAR2); err != nil {
 		return fmt.Errorf("map BAR2: %w", err)
 	}
-	if b.shared = b.mapping.Bytes(0, b.mapping.Size); b.shared == nil {
+	if len(b.mapping.Areas) != 1 || b.mapping.Bytes(0, b.mapping.Size) == nil {
 		return errors.New("map BAR2: not mappable as a whole")
 	}
+	b.shared.b = b.mapping.Areas[0].Bytes
+	b.mapping = nil
+	b.shared.place()
 	info, err := b.client.IRQInfo(vfiouser.IRQMSI)
 	if err != nil {
 		return fmt.Errorf("ask for MSI: %w", err)
@@ -108,7 +111,7 @@ func (b *vfioBus) Doorbell(offset uint32) error {
 	return gone(b.client.RegionWritePosted(vfiouser.RegionBAR0, uint64(offset), zero[:]))
 }
 
-func (b *vfioBus) Shared() []byte { return b.shared }
+func (b *vfioBus) Shared() []byte { return b.shared.b }
 
 func (b *vfioBus) Vectors() int { return len(b.events) }
 
@@ -128,5 +131,5 @@ func (b *vfioBus) Close() error {
 	if b.mapping != nil {
 		err = errors.Join(err, b.mapping.Unmap())
 	}
-	return err
+	return errors.Join(err, b.shared.unmap())
 }

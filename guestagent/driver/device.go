@@ -25,6 +25,12 @@ type Info struct {
 	MemoryBytes    uint64        // GPU memory of this guest; 0 if unknown
 	Vectors        int           // interrupt vectors that this driver can wait for
 	PollWindow     time.Duration // how long the host polls a ring before it sleeps
+	// UUID identifies the virtual GPU: it is the same each time the guest is started. Zero if the
+	// host is older than version 1.2.
+	UUID [abi.UUIDBytes]byte
+	// Address is the function's address on the guest's PCI bus, such as "0000:00:05.0", or "" for a
+	// device that is not on one.
+	Address string
 }
 
 // Device is an open virtual GPU. Close must be called to free it.

@@ -20,9 +20,9 @@
 // order in which they were enqueued; channels of a context run beside each other.
 //
 // Locks are taken in this order: Device.regs; a kernel's occupancyMu; Context.mu; a channel's
-// leader, submit and windowsMu; forms.mu; preemption.mu. Device.slotsMu, staging.mu and notifier.mu
-// are held for no other lock. A launch that completes takes forms.mu under the leader lock, so no
-// command may be waited for while forms.mu is held.
+// leader, submit and windowsMu; forms.mu; preemption.mu. Device.slotsMu, staging.mu, Event.mu and
+// notifier.mu are held for no other lock. A launch that completes takes forms.mu under the leader
+// lock, so no command may be waited for while forms.mu is held.
 //
 // # Waiting
 //

@@ -409,6 +409,36 @@ func TestEvents(t *testing.T) {
 	check(t, a.Close(ctx))
 }
 
+// TestEventTimes checks that times of events come from completions alone, that only the last record
+// counts, and what is said of an event that was not reached.
+func TestEventTimes(t *testing.T) {
+	host, _, gpu := open(t, drivertest.Options{})
+	ctx := t.Context()
+	a, b, never := must[*driver.Event](t)(gpu.NewEvent(ctx)), must[*driver.Event](t)(gpu.NewEvent(ctx)), must[*driver.Event](t)(gpu.NewEvent(ctx))
+	ch := must[*driver.Channel](t)(gpu.NewChannel(ctx, driver.ChannelOptions{}))
+	first := must[*driver.Pending](t)(ch.Record(ctx, a))
+	check(t, first.Wait(ctx))
+	at := must[time.Duration](t)(a.Reached())
+	must[*driver.Pending](t)(ch.Record(ctx, a))
+	p := must[*driver.Pending](t)(ch.Record(ctx, b))
+	check(t, p.Wait(ctx))
+	if again := must[time.Duration](t)(a.Reached()); again <= at {
+		t.Errorf("reached at %v, again at %v", at, again)
+	}
+	host.Die() // it answers nothing more
+	if d := must[time.Duration](t)(b.Since(ctx, a)); d <= 0 {
+		t.Errorf("time between events %v", d)
+	}
+	if _, err := never.Reached(); !errors.Is(err, abi.StatusInvalidHandle) {
+		t.Errorf("never recorded: %v", err)
+	}
+	if _, err := ch.Record(ctx, never); err == nil {
+		if _, err := never.Reached(); err == nil {
+			t.Error("reached after the host has gone")
+		}
+	}
+}
+
 // TestWaitAfterClose waits for commands after their device was closed.
 func TestWaitAfterClose(t *testing.T) {
 	host, err := drivertest.NewHost(drivertest.Options{Features: abi.AllFeatures, Kernels: kernels()})

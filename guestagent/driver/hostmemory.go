@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 
@@ -41,6 +42,38 @@ func (d *Device) AllocHost(ctx context.Context, n int) (*HostMemory, error) {
 
 // Len returns the length in bytes.
 func (m *HostMemory) Len() int { return m.n }
+
+// Addr returns the memory's address in this process, a multiple of 4096. What is said of the memory
+// in Use holds for accesses there, too.
+func (m *HostMemory) Addr() uintptr { return addressOf(m.dev.shared) + uintptr(m.w.Offset) }
+
+// HostAddress returns the address at which the context's kernels find host memory, and with which
+// copies within GPU memory may name it: as CUDA's mapped memory. It is the memory's own address in
+// this process, if the host can arrange for that, which the first call of a context tries for all
+// of the device's host memory. The address stays the memory's until it is freed. The caller keeps
+// it while kernels use it.
+func (c *Context) HostAddress(ctx context.Context, m *HostMemory) (Ptr, error) {
+	if err := c.dev.offers(abi.FeatureWindowAddresses); err != nil {
+		return 0, err
+	}
+	if m.dev != c.dev {
+		return 0, fmt.Errorf("host memory of another device: %w", abi.StatusInvalidValue)
+	}
+	if !m.acquire() {
+		return 0, fmt.Errorf("host memory that was freed: %w", abi.StatusInvalidValue)
+	}
+	defer m.release()
+	ask := abi.Mapping{Window: abi.Window{Offset: m.w.Offset, Size: uint64(m.n)}, Address: uint64(m.Addr())}
+	v, err := c.Own().call(ctx, abi.OpWindowAddress, ask)
+	if errors.Is(err, abi.StatusInvalidAddress) {
+		ask.Address = 0
+		v, err = c.Own().call(ctx, abi.OpWindowAddress, ask)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("address of host memory: %w", err)
+	}
+	return Ptr(v[0]), nil
+}
 
 // Use calls f with the memory, which f must not keep. If the device is unplugged meanwhile, f ends
 // with a panic inside it and Use returns [ErrGone]. Bytes that a copy under way reads or writes

@@ -9,7 +9,27 @@ import (
 )
 
 // mapping is a mapped BAR.
-type mapping struct{ b []byte }
+type mapping struct {
+	b      []byte
+	placed bool // place has moved it
+}
+
+// Places for shared memory in a process. They are outside of what Linux and sanitizers use for
+// themselves, and within what GPUs can use as addresses: so a window can have the same address in
+// this process and on the GPU, as CUDA's page-locked memory. Each device has one.
+const (
+	sharedPlaces     = 0x5000_0000_0000
+	sharedPlaceBytes = 1 << 36
+	maxSharedPlaces  = 64
+)
+
+// place moves the mapping to one of the places for shared memory. If that is not possible it stays
+// where it is.
+func (m *mapping) place() {
+	for i := uintptr(0); i < maxSharedPlaces && len(m.b) <= sharedPlaceBytes && !m.placed; i++ {
+		m.b, m.placed = move(m.b, sharedPlaces+i*sharedPlaceBytes)
+	}
+}
 
 // revoke maps zeroed memory of this process over the device's. Accesses under way go on and read
 // meaningless values; none faults, and none reaches a device that may appear at the same address.
@@ -29,6 +49,9 @@ func (m *mapping) unmap() error {
 	}
 	b := m.b
 	m.b = nil
+	if m.placed {
+		return unmap(b)
+	}
 	return unix.Munmap(b)
 }
 

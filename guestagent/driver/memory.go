@@ -20,7 +20,49 @@ func (c *Context) Alloc(ctx context.Context, bytes uint64) (Ptr, error) {
 	return Ptr(v[0]), nil
 }
 
-// Free frees memory that Alloc returned, after all commands that any channel enqueued before.
+// AddressRange is the addresses that [Context.AllocAt] takes.
+type AddressRange struct {
+	Base  Ptr
+	Bytes uint64
+	// Grain is what addresses are multiples of. Memory is taken in pieces of it.
+	Grain uint64
+}
+
+// AddressRange returns the addresses that the context's memory can be allocated at. A program that
+// reserves them for nothing else in its own address space has GPU addresses that equal none of the
+// program's own.
+func (c *Context) AddressRange(ctx context.Context) (r AddressRange, err error) {
+	if err := c.dev.offers(abi.FeatureChosenAddresses); err != nil {
+		return r, err
+	}
+	var v [3]uint64
+	for i, a := range []uint32{abi.DeviceAddressBase, abi.DeviceAddressBytes, abi.DeviceAddressGrain} {
+		if v[i], err = c.DeviceAttribute(ctx, a); err != nil {
+			return r, err
+		}
+	}
+	if v[0] == 0 || v[2] == 0 {
+		return r, fmt.Errorf("the GPU's addresses can't be chosen: %w", abi.StatusNotSupported)
+	}
+	return AddressRange{Ptr(v[0]), v[1], v[2]}, nil
+}
+
+// AllocAt allocates zeroed GPU memory at an address of the context's [AddressRange]. The error is
+// [abi.StatusInvalidAddress] if something is there already. Free frees it.
+func (c *Context) AllocAt(ctx context.Context, p Ptr, bytes uint64) error {
+	if err := c.dev.offers(abi.FeatureChosenAddresses); err != nil {
+		return err
+	}
+	if p == 0 {
+		return fmt.Errorf("allocate %d bytes at address 0: %w", bytes, abi.StatusInvalidAddress)
+	}
+	if _, err := c.Own().call(ctx, abi.OpMemAlloc, abi.Alloc{Size: bytes, Address: uint64(p)}); err != nil {
+		return fmt.Errorf("allocate %d bytes at %#x: %w", bytes, uint64(p), err)
+	}
+	return nil
+}
+
+// Free frees memory of Alloc or AllocAt, after all commands that any channel enqueued before.
 func (c *Context) Free(ctx context.Context, p Ptr) error {
 	if _, err := c.Own().call(ctx, abi.OpMemFree, abi.Handle{Handle: uint64(p)}); err != nil {
 		return fmt.Errorf("free %#x: %w", uint64(p), err)

@@ -35,7 +35,7 @@ const logBytes = 16 << 10
 // too; [Function.Preemption] describes them. Forms that can't be made, or that the host refuses,
 // are left out.
 //
-// A kernel that the GPU can't execute, for example because it uses textures, does not keep the
+// A kernel that the GPU can't execute, for example because it uses clusters, does not keep the
 // others from being loaded: only launching it is an error.
 func (c *Context) LoadModule(ctx context.Context, image []byte) (*Module, error) {
 	v := c.makeForms(ctx, image)

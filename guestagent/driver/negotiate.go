@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -108,6 +109,14 @@ func (d *Device) identify(negotiated bool) (rings, windows abi.Window, err error
 		MemoryBytes:    uint64(read(abi.RegMemoryBytesLo)) | uint64(read(abi.RegMemoryBytesHi))<<32,
 		Vectors:        d.bus.Vectors(),
 		PollWindow:     time.Duration(read(abi.RegPollWindowNanos)),
+	}
+	if version >= abi.Version1_2 {
+		for i := 0; i < abi.UUIDBytes; i += 4 {
+			binary.LittleEndian.PutUint32(d.info.UUID[i:], read(abi.RegUUID+uint32(i)))
+		}
+	}
+	if b, ok := d.bus.(interface{ Address() string }); ok {
+		d.info.Address = b.Address()
 	}
 	header, forRings := uint64(read(abi.RegHeaderBytes)), uint64(0)
 	if version >= abi.Version1_1 {

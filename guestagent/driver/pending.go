@@ -23,7 +23,9 @@ type Pending struct {
 	result      abi.Completion
 	err         error      // instead of a result
 	form        launchForm // of a launch
-	queued      bool       // it was sent while others of its channel were under way
+	event       *Event     // that it records, and which recording of it this is
+	record      int
+	queued      bool // it was sent while others of its channel were under way
 }
 
 // begin makes p a batch of n commands of which last is the index of the last.
@@ -50,6 +52,10 @@ func (p *Pending) complete(c *abi.Completion) {
 		}
 		p.form.finish(&p.result, before)
 		p.form = launchForm{form: p.form.form}
+	}
+	if p.event != nil {
+		p.event.recorded(p.record, &p.result)
+		p.event = nil
 	}
 	if p.windowInUse {
 		p.ch.windowsMu.Lock()

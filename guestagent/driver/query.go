@@ -27,17 +27,6 @@ func (c *Context) DeviceName(ctx context.Context) (string, error) {
 	return c.Own().text(ctx, abi.OpDeviceName, 256)
 }
 
-// Limit returns a limit of the context. Package abi has the numbers, which are CUDA's.
-func (c *Context) Limit(ctx context.Context, limit uint32) (uint64, error) {
-	return c.query(ctx, abi.OpLimit, limit, 0)
-}
-
-// SetLimit sets a limit of the context.
-func (c *Context) SetLimit(ctx context.Context, limit uint32, value uint64) error {
-	_, err := c.query(ctx, abi.OpSetLimit, limit, value)
-	return err
-}
-
 // Printed returns what kernels have printed since the last call, at most 64 KiB of it.
 func (c *Context) Printed(ctx context.Context) (string, error) {
 	return c.Own().text(ctx, abi.OpPrintfDrain, 64<<10)

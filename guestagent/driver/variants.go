@@ -172,9 +172,13 @@ func (v *variants) assemble(m, out *ptx.Module, source []byte, room int) {
 // text returns the module with its forms.
 func (v *variants) text(m, out *ptx.Module, source []byte) []byte {
 	written := map[string]bool{}
+	variables := 0 // how many more out has
 	for _, it := range m.Items {
-		if f, ok := it.(*ptx.Func); ok {
-			written[f.Name] = true
+		switch it := it.(type) {
+		case *ptx.Func:
+			written[it.Name] = true
+		case *ptx.Var:
+			variables--
 		}
 	}
 	unwanted := map[string]bool{}
@@ -191,9 +195,15 @@ func (v *variants) text(m, out *ptx.Module, source []byte) []byte {
 			continue
 		}
 		all.Items = append(all.Items, it)
+		if _, ok := it.(*ptx.Var); ok {
+			variables++
+		}
 		if ok && !written[f.Name] {
 			added.Items = append(added.Items, it)
 		}
+	}
+	if variables > 0 {
+		return []byte(all.String()) // some of the module's own functions differ, too
 	}
 	head := added
 	head.Items = nil

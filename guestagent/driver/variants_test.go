@@ -75,6 +75,35 @@ func TestVariantsOfTheCorpus(t *testing.T) {
 	}
 }
 
+// TestFunctionsThroughPointers loads a module in which the index of functions that are called through
+// pointers is placed in shared memory: the module's own functions differ.
+func TestFunctionsThroughPointers(t *testing.T) {
+	source := `.version 7.0
+.target sm_80
+.address_size 64
+.func index() { .reg .b32 %r<2>; mov.u32 %r1, %ctaid.x; ret; }
+.global .b64 table[1] = {index};
+.visible .entry k()
+{
+	.reg .b64 %rd<2>;
+	ld.global.u64 %rd1, [table];
+	prototype: .callprototype _ ();
+	call %rd1, (), prototype;
+	ret;
+}
+`
+	v := wanted(every).variants(t.Context(), []byte(source), maxImage)
+	if k := v.kernels["k"]; k == nil || k.made != every {
+		t.Fatalf("%+v", k)
+	}
+	names := entries(t, string(v.image))
+	for _, f := range []abi.PreemptForm{abi.PreemptSingle, abi.PreemptCoarse, abi.PreemptPersistent} {
+		if !names[preempt.EntryName("k", f)] {
+			t.Errorf("no form %v", f)
+		}
+	}
+}
+
 // TestFewerFormsInSmallRoom makes fewer forms if the text would not fit.
 func TestFewerFormsInSmallRoom(t *testing.T) {
 	k, _ := corpus.ByName("matmul")

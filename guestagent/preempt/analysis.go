@@ -35,6 +35,7 @@ type entryInfo struct {
 	takesTasks bool
 
 	needsIndex   bool // it, or a function it calls, reads %ctaid or %nctaid
+	placed       bool // it may reach a function that reads the index from shared memory
 	sharedMemory bool // it, or a function it calls, may use shared memory
 	asyncs       bool // it, or a function it calls, starts asynchronous copies (cp.async), which must end with their task
 	barriers     barrierCount
@@ -76,6 +77,7 @@ type funcInfo struct {
 
 	readsIndex bool // it reads %ctaid or %nctaid itself
 	needsIndex bool // itself, or through a direct call
+	placed     bool // it needs the index, and is called through pointers: see placed.go
 	recursive  bool // it may call itself, directly or not
 	shared     bool // it may use shared memory itself
 	asyncs     bool // it uses cp.async itself
@@ -124,7 +126,7 @@ const (
 	maxInstrs = 1 << 20
 	// maxVisits bounds the functions visited for all kernels of a module together, and the
 	// functions that all indirect calls together may reach.
-	maxVisits = 1 << 18
+	maxVisits = 1 << 20
 )
 
 // analyze finds out what can be done with the kernels of m, whose names p has bound.
@@ -162,7 +164,8 @@ type analyzer struct {
 	*moduleInfo
 	prog     *ptx.Program
 	indirect []indirectCall
-	visits   int // functions visited so far for kernels
+	pointers *funcInfo // stands for all functions whose address is taken; it has no code. nil if nothing calls them
+	visits   int       // functions visited so far for kernels
 }
 
 // refuse records why a function's callers have no form, unless a reason is recorded already.
@@ -229,7 +232,7 @@ func (e *entryInfo) walk(w *analyzer) {
 		if seen[f]&2 != 0 || seen[f]&bit != 0 {
 			return // visited like this, or as not convergent, which is the weaker assumption
 		}
-		if seen[f] == 0 {
+		if seen[f] == 0 && f != w.pointers {
 			e.reach = append(e.reach, f)
 		}
 		seen[f] |= bit
@@ -247,7 +250,7 @@ func (e *entryInfo) walk(w *analyzer) {
 		}
 		for _, c := range v.f.calls {
 			for _, g := range c.callees {
-				come(g, v.together && c.direct && v.f.convergent(c.instr))
+				come(g, v.together && c.direct && v.f.convergent(c.instr)) // not from pointers
 			}
 		}
 	}
@@ -263,6 +266,7 @@ func (e *entryInfo) walk(w *analyzer) {
 	}
 	for _, f := range e.reach {
 		e.needsIndex = e.needsIndex || f.needsIndex
+		e.placed = e.placed || f.placed
 		e.sharedMemory = e.sharedMemory || f.shared
 		e.asyncs = e.asyncs || f.asyncs
 		if f.refused != None {
@@ -330,6 +334,9 @@ func (f *funcInfo) convergent(i int) bool {
 
 // propagate carries properties from functions to their callers until nothing changes.
 func (w *analyzer) propagate(list []*funcInfo) {
+	if w.pointers != nil {
+		list = append(list[:len(list):len(list)], w.pointers)
+	}
 	callers := map[*funcInfo][]*funcInfo{}
 	for _, f := range list {
 		for _, c := range f.calls {
@@ -367,10 +374,13 @@ func (w *analyzer) propagate(list []*funcInfo) {
 	up(func(f *funcInfo) *bool { return &f.readsDeep })
 	up(func(f *funcInfo) *bool { return &f.pollsDeep })
 	up(func(f *funcInfo) *bool { return &f.writesDeep })
-	for _, c := range w.indirect {
-		for _, g := range c.callees {
-			if g.needsIndex {
-				c.from.refuse(IndirectCall, "%v may reach %s, which reads the block's index", c.in, g.code.Func.Name)
+	for _, f := range list {
+		for _, c := range f.calls {
+			if c.direct {
+				continue
+			}
+			for _, g := range c.callees {
+				g.placed = g.placed || g.needsIndex && g != w.pointers
 			}
 		}
 	}

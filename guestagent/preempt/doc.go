@@ -1,10 +1,10 @@
 // Package preempt makes kernels preemptible: it transforms PTX to PTX, without the tenant's source,
 // and reports on each kernel. It executes nothing and talks to no device.
 //
-// [Transform] keeps every function as it is and adds kernels beside them, in up to three forms.
-// They share one design: a hardware block runs tasks, which are the blocks of the original grid,
-// and from time to time one thread reads the evict word, a word in GPU memory that tells blocks to
-// leave.
+// [Transform] keeps every function (see placed.go for those that change) and adds kernels beside
+// them, in up to three forms. They share one design: a hardware block runs tasks, which are the
+// blocks of the original grid, and from time to time one thread reads the evict word, a word in GPU
+// memory that tells blocks to leave.
 //
 //   - [Single], the early exit: a block reads the word once as it starts, and then either runs its one task or records
 //     itself as skipped. The body keeps its returns and barriers, so this form is sound for nearly every kernel.
@@ -14,9 +14,9 @@
 //     in chunks, until none remain. An evicted launch later continues from the counter.
 //
 // In a body %ctaid becomes the task's index and %nctaid the original grid's size. Device functions
-// that need them get them as an additional parameter, in a copy beside the original. (A shared
-// variable would need a barrier before each use, and inlining what the assembler inlines anyway
-// would make the text grow without bound.) Where a body runs in a loop, returns branch to the
+// that need them get them as an additional parameter, in a copy beside the original, or, where they
+// are called through pointers, in shared memory (placed.go). (Inlining what the assembler inlines
+// anyway would make the text grow without bound.) Where a body runs in a loop, returns branch to the
 // task's end, and no thread starts the next task while others may still use shared memory or a
 // barrier for the previous one. A barrier that some threads of a block miss, because they have
 // returned, is rewritten: threads that are done keep arriving at barriers until no thread needs

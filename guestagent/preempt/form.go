@@ -147,6 +147,9 @@ func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 	}
 	b.stmts = make([]ptx.Stmt, 0, len(stmts)+formInstrs)
 	b.add(fragFirst)
+	if k.info.placed {
+		b.add(fragPlace)
+	}
 	b.add(k.module.check.prologue()...)
 	if body.hub {
 		b.add(fragHubRegs)
@@ -194,6 +197,9 @@ func (k *kernel) single(b *builder, body *rewriter, stmts []ptx.Stmt) {
 		b.label("V_whole")
 		b.upTo(k.index, fragHardwareIndex[:])
 		b.label("V_body")
+	}
+	if k.info.placed {
+		b.add(fragKeep)
 	}
 	body.stmts(stmts, &b.stmts)
 	b.ret()
@@ -257,6 +263,9 @@ func (k *kernel) firstIndex(b *builder) {
 // task adds the body.
 func (k *kernel) task(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.label("V_task")
+	if k.info.placed {
+		b.add(fragKeep)
+	}
 	body.stmts(stmts, &b.stmts)
 }
 

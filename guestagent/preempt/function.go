@@ -278,39 +278,52 @@ func (f *funcInfo) extern(i int, in *ptx.Instr, name string) {
 }
 
 // bindCalls finds what indirect calls may reach: the functions in their lists of targets, or else
-// every function whose address is taken in the module.
+// every function whose address is taken in the module. Those are reached through one node that
+// stands for all of them, since there may be many such calls and many such functions.
 func (w *analyzer) bindCalls(m *ptx.Module, list []*funcInfo) {
-	if len(w.indirect) == 0 {
-		return
-	}
-	taken := w.addressesTaken(m, list)
 	edges := 0
+	var anyTaken *funcInfo
 	for k := range w.indirect {
 		c := &w.indirect[k]
-		targets := c.targets
-		if targets == nil {
-			targets = taken
-		}
-		if edges += len(targets); edges > maxVisits {
-			c.from.refuse(TooBig, "%v: too many functions may be called", c.in)
-			continue
-		}
-		if len(targets) == 0 {
-			c.from.refuse(IndirectCall, "%v: no function's address is taken", c.in)
-		}
-		for _, name := range targets {
-			s := w.prog.Globals[name]
-			if s == nil || s.Kind != ptx.SymFunc {
-				c.from.refuse(IndirectCall, "%v may reach %s, which is no function", c.in, name)
+		if c.targets != nil {
+			if edges += len(c.targets); edges > maxVisits {
+				c.from.refuse(TooBig, "%v: too many functions may be called", c.in)
 				continue
 			}
-			if g := w.funcs[s.Func.Name]; g != nil {
-				c.callees = append(c.callees, g)
-			} else if !builtins[name] {
-				c.from.refuse(IndirectCall, "%v may reach %s, which is not defined here", c.in, name)
+			w.bindTargets(c, c.targets)
+		} else {
+			if anyTaken == nil {
+				anyTaken = &funcInfo{}
+				all := indirectCall{from: anyTaken, in: c.in}
+				w.bindTargets(&all, w.addressesTaken(m, list))
+				anyTaken.calls = []callSite{{callees: all.callees}}
+				w.pointers = anyTaken
 			}
+			if anyTaken.refused != None {
+				c.from.refuse(anyTaken.refused, "%s", anyTaken.detail)
+			}
+			c.callees = []*funcInfo{anyTaken}
 		}
 		c.from.calls[c.site].callees = c.callees
+	}
+}
+
+// bindTargets finds the functions that an indirect call may reach by their names.
+func (w *analyzer) bindTargets(c *indirectCall, targets []string) {
+	if len(targets) == 0 {
+		c.from.refuse(IndirectCall, "%v: no function's address is taken", c.in)
+	}
+	for _, name := range targets {
+		s := w.prog.Globals[name]
+		if s == nil || s.Kind != ptx.SymFunc {
+			c.from.refuse(IndirectCall, "%v may reach %s, which is no function", c.in, name)
+			continue
+		}
+		if g := w.funcs[s.Func.Name]; g != nil {
+			c.callees = append(c.callees, g)
+		} else if !builtins[name] {
+			c.from.refuse(IndirectCall, "%v may reach %s, which is not defined here", c.in, name)
+		}
 	}
 }
 

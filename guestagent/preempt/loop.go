@@ -21,8 +21,9 @@ type loop struct {
 
 // exit is a comparison that every iteration makes. If it holds, the loop ends.
 type exit struct {
-	op   string // eq, ne, lt, le, gt or ge
-	a, b *ptx.Operand
+	op    string // eq, ne, lt, le, gt or ge
+	a, b  *ptx.Operand
+	block int // that branches by it
 }
 
 // newLoop returns loop l. Loops with the same header are one loop of the graph, and one of them may
@@ -49,7 +50,7 @@ func (s *waitAnalysis) newLoop(l int, body []int) *loop {
 			if taken != last.Pred.Not {
 				op = negated[op]
 			}
-			r.exits = append(r.exits, exit{op, &def.Operands[1], &def.Operands[2]})
+			r.exits = append(r.exits, exit{op, &def.Operands[1], &def.Operands[2], b})
 		}
 	}
 	return r
@@ -60,10 +61,13 @@ var (
 	signed  = map[string]string{"lo": "lt", "ls": "le", "hi": "gt", "hs": "ge"}
 )
 
-// comparison returns how an instruction compares two values: eq, ne, lt, le, gt or ge, or "" if it
+// comparison returns how an instruction compares two integers: eq, ne, lt, le, gt or ge, or "" if it
 // does anything else.
 func comparison(in *ptx.Instr) string {
 	if in == nil || in.Opcode != "setp" || in.Guarded() || len(in.Operands) != 3 || len(in.Modifiers) != 2 {
+		return ""
+	}
+	if bits, _ := integer(in.Modifiers[1]); bits == 0 { // what is not a number does not equal itself
 		return ""
 	}
 	op := in.Modifiers[0]
@@ -177,9 +181,12 @@ func (r *loop) copies(x, from int32) bool {
 const maxMoves = 8
 
 // soleAccess reports whether no other instruction in the loop may write the array that instruction
-// i accesses.
+// i accesses. An atomic operation may write it by another name.
 func (r *loop) soleAccess(i int) bool {
-	return !slices.ContainsFunc(r.instrs(r.body), func(k int) bool { return k != i && r.writes(k) && r.array(k)&r.array(i) != 0 })
+	return !slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
+		in := r.f.code.Instrs[k]
+		return k != i && r.writes(k) && (r.array(k)&r.array(i) != 0 || in.Opcode != "st" || ordered(in))
+	})
 }
 
 // endless reports whether the loop, unless it ends in its first iteration, continues until an
@@ -331,10 +338,10 @@ func (r *loop) step(o *ptx.Operand) int64 {
 	if v.hi < 0 {
 		v, sign = constant(0).plus(v, -1), -1
 	}
-	// A factor of the grid's size counts as that of a large grid: with it, factors reach 2¹⁴ at
-	// most, and even with all threads that a GPU holds at once they don't reach 2³².
-	const large = 1 << 14
-	if !v.number() || !r.invariant(o) || v.lo < 1 || v.lo >= maxTrend {
+	// A factor of the grid's size counts as that of a large grid: with it, other factors reach 2⁴ at
+	// most.
+	const large = 1 << 24
+	if !v.number() || !r.invariant(o) || v.lo < 1 || v.lo >= maxTrend || r.sourcesOf(o)&fromPlane != 0 {
 		return 0
 	}
 	return sign * min(v.hi, v.lo*large, maxTrend)
@@ -419,21 +426,30 @@ func (r *loop) draws(i int) bool {
 	}
 	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
 	by := r.valueOf(&in.Operands[2], bits, i)
-	if bits == 0 || !by.number() || by.lo < 1 || by.hi > maxBound {
+	if bits == 0 || !by.number() || by.lo < 1 || by.hi > maxBound || r.sourcesOf(&in.Operands[2])&fromPlane != 0 {
 		return false
 	}
 	r.trace.Run(r.body, []int{i}, nil)
-	return slices.ContainsFunc(r.exits, func(x exit) bool {
-		switch x.op {
-		case "ge", "gt":
-			return r.attainable(x.b, by.lo) && r.growsWith(register(x.a), i, by.lo)
-		case "le", "lt":
-			return r.attainable(x.a, by.lo) && r.growsWith(register(x.b), i, by.lo)
+	var ends []int
+	for _, x := range r.exits {
+		grows, bound := x.a, x.b
+		if x.op == "le" || x.op == "lt" {
+			grows, bound = bound, grows
 		}
-		return false
-	}) && slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
+		if x.op != "eq" && x.op != "ne" && r.attainable(bound, by.lo) && r.growsWith(register(grows), i, by.lo) {
+			ends = append(ends, x.block)
+		}
+	}
+	indexes := slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
 		x := register(address(r.f.code.Instrs[k]))
 		return k != i && x >= 0 && r.trace.Register(x)
+	})
+	// A block does not learn from other branches what number it drew. So if what is compared is not
+	// the number, but what another lane has or another word of shared memory, no other block ends
+	// the loop.
+	r.trace.Run(r.body, []int{i}, func(int) bool { return true })
+	return indexes && len(ends) > 0 && !slices.ContainsFunc(r.leaving, func(b int) bool {
+		return r.trace.Instr(r.f.graph.Blocks[b].End-1) && !slices.Contains(ends, b)
 	})
 }
 

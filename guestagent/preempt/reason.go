@@ -24,8 +24,8 @@ const (
 	// ExternalCall means that it calls a function which is neither defined in this module nor
 	// known.
 	ExternalCall
-	// IndirectCall means that an indirect call may reach a function that reads the block's index or
-	// is unknown.
+	// IndirectCall means that an indirect call may reach a function that is unknown, or one that
+	// needs the block's index where it can't be placed in shared memory.
 	IndirectCall
 	// Recursion means that a function which calls itself needs the block's index, or waits for
 	// other blocks.

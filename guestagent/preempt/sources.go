@@ -17,8 +17,10 @@ type sources uint64
 const (
 	fromBlock     sources = 1 << iota // %ctaid
 	fromGrid                          // %nctaid
+	fromPlane                         // one of these in a dimension other than the first
 	fromAtomic                        // the result of an atomic operation
 	fromElsewhere                     // a loaded value, a function's parameter, the result of a called function
+	fromPointer                       // such a value that may be an address itself, not only an index
 	firstRoot     = iota
 )
 
@@ -105,28 +107,47 @@ func (s *waitAnalysis) findSources() {
 // resultSources returns the sources of an instruction's result, except for what it reads from
 // memory. from are the sources of its operands that are not addresses.
 func (s *waitAnalysis) resultSources(in *ptx.Instr, from sources) sources {
+	bits, any := 0, fromElsewhere
+	if len(in.Modifiers) > 0 {
+		bits, _ = integer(in.Modifiers[len(in.Modifiers)-1])
+	}
+	if bits == 64 {
+		any |= fromPointer
+	}
 	switch in.Opcode {
 	case "atom", "multimem":
-		return fromAtomic | fromElsewhere
+		return any | fromAtomic
 	case "ld", "ldu":
 		at, own := s.loadedParameter(in)
-		bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
 		switch {
-		case own && bits == 64:
+		case own && (bits == 64 || in.Has("f64")):
 			return s.loaded(in, at)
 		case own:
 			return 0
 		case bits == 64 && ofParameters(in) && register(address(in)) >= 0:
 			return s.byPointer(in, address(in))
 		case bits == 64 && (in.Has("const") || in.Has("param")): // may be pointers
-			return fromElsewhere | s.sourcesOf(address(in))
+			return any | s.sourcesOf(address(in))
 		}
-		return fromElsewhere
+		return any
 	case "tex", "tld4", "suld", "cp":
 		return fromElsewhere
+	case "shl":
+		// An index is multiplied by a size; what is shifted by half an address is half of one.
+		by := &in.Operands[len(in.Operands)-1]
+		if bits == 64 && !(by.Kind == ptx.KindImm && by.Int() < 32) {
+			return from | fromPointer
+		}
+		return from &^ fromPointer
+	case "shr", "mul":
+		return from &^ fromPointer
+	case "mov":
+		if bits == 64 && slices.ContainsFunc(in.Operands[1:], func(o ptx.Operand) bool { return len(o.Elems) > 0 }) { // two halves
+			return from | fromPointer
+		}
 	}
 	if in.Opcode == "call" || !flow.Known(in.Opcode) {
-		return from | fromElsewhere
+		return from | fromElsewhere | fromPointer
 	}
 	return from
 }
@@ -202,6 +223,9 @@ func (s *waitAnalysis) sourcesOf(o *ptx.Operand) sources {
 	case o.Sym.Name == "%nctaid":
 		from |= fromGrid
 	}
+	if o.Sym != nil && (o.Sym.Name == "%ctaid" || o.Sym.Name == "%nctaid") && o.Sel != ptx.SelX {
+		from |= fromPlane
+	}
 	return from
 }
 
@@ -209,11 +233,11 @@ func (s *waitAnalysis) sourcesOf(o *ptx.Operand) sources {
 func (s *waitAnalysis) addressSources(i int) sources { return s.sourcesOf(address(s.f.code.Instrs[i])) }
 
 // array returns the parameters and variables that instruction i's address in global memory is
-// computed from, or everywhere if there are none.
+// computed from, or everywhere if there are none or it may be another address.
 func (s *waitAnalysis) array(i int) sources {
 	at := s.addressSources(i)
-	if at = at &^ s.nearVars &^ (1<<firstRoot - 1); at != 0 {
-		return at
+	if to := at &^ s.nearVars &^ (1<<firstRoot - 1); to != 0 && at&fromPointer == 0 {
+		return to
 	}
 	return everywhere
 }
@@ -221,5 +245,5 @@ func (s *waitAnalysis) array(i int) sources {
 // mayBeGlobal reports whether instruction i may access global memory.
 func (s *waitAnalysis) mayBeGlobal(i int) bool {
 	at := s.addressSources(i)
-	return s.f.code.Instrs[i].Has("global") || at&s.nearVars == 0 || at&^s.nearVars&^(fromBlock|fromGrid) != 0
+	return s.f.code.Instrs[i].Has("global") || at&s.nearVars == 0 || at&^s.nearVars&^(fromBlock|fromGrid|fromPlane) != 0
 }

@@ -56,6 +56,8 @@ const (
 // Transform makes preemptible forms of m's kernels. It returns a module with everything that m has,
 // under its own name, and with the new kernels (see EntryName), and a report for each kernel of m.
 // A kernel's form is launched with [abi.PreemptArgs] behind its own parameters, whose offsets stay.
+// If the module has a variable more, functions that are called through pointers read the block's
+// index there, and the module's own kernels write it.
 //
 // m keeps its text, but Transform binds its names as ptx.Resolve does, so nothing else may use m
 // meanwhile. The new module shares with it what neither changes, and must be resolved before use.
@@ -73,9 +75,14 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 		scans: map[*funcInfo]*scan{}, clones: map[*funcInfo]string{}, hubBarriers: map[*ptx.Instr]bool{}, sharedLoads: map[*ptx.Instr]*ptx.Instr{},
 	}
 	t.findLabels(prog)
-	reports := make([]Report, len(t.info.entries))
+	t.checkPlaced()
+	reports, placed := make([]Report, len(t.info.entries)), false
 	for i, e := range t.info.entries {
 		reports[i] = t.entry(e, o.Forms)
+		placed = placed || e.placed && len(reports[i].Forms) > 0
+	}
+	if placed {
+		t.place()
 	}
 	t.makeClones()
 	return t.assemble(), reports, nil
@@ -101,6 +108,8 @@ type module struct {
 	// sharedLoads maps loads behind which a barrier is repeated in a loop to that barrier; see
 	// broadcast.go.
 	sharedLoads map[*ptx.Instr]*ptx.Instr
+
+	replaced map[*ptx.Func]*ptx.Func // functions and kernels that differ from the original module's; see place
 
 	added   int         // instructions, approximately
 	entries []*ptx.Func // made so far
@@ -139,6 +148,9 @@ func (t *module) entry(e *entryInfo, forms Form) Report {
 		t.entries = append(t.entries, fn)
 		r.Forms = append(r.Forms, f)
 		r.VirtualRegistersAdded = max(r.VirtualRegistersAdded, b.regs)
+		if e.placed {
+			b.shared += placedBytes
+		}
 		r.SharedBytesAdded = max(r.SharedBytesAdded, b.shared)
 	}
 	return r
@@ -196,7 +208,7 @@ func (k *kernel) plan() {
 	}
 	switch {
 	case k.hub: // the hub separates them
-	case e.sharedMemory || e.barriers.total > 0, warp && !k.module.hasWarpBarrier():
+	case e.sharedMemory || e.placed || e.barriers.total > 0, warp && !k.module.hasWarpBarrier():
 		k.taskSync = k.blockSync
 	case warp:
 		k.taskSync = fragWarpSync
@@ -268,6 +280,9 @@ func (k *kernel) checkModule() {
 		}
 	}
 	static, named := int64(0), false
+	if e.placed {
+		static = placedBytes
+	}
 	first, seen := map[ptx.Stmt]bool{}, map[*ptx.Var]bool{}
 	for _, s := range e.fn.Body.Stmts[:countDecls(e.fn.Body)] {
 		first[s] = true
@@ -397,7 +412,7 @@ func (t *module) callee(in *ptx.Instr) string {
 		return ""
 	}
 	f := t.info.funcs[c.Target.Sym.Func.Name]
-	if f == nil || !f.needsIndex {
+	if f == nil || !f.needsIndex || f.placed {
 		return ""
 	}
 	name, ok := t.clones[f]
@@ -438,8 +453,13 @@ func (t *module) assemble() *ptx.Module {
 			last = i
 		}
 	}
+	if t.replaced != nil {
+		out.Items = append(out.Items, t.placedDecl())
+	}
 	for i, it := range t.m.Items {
-		if f, ok := it.(*ptx.Func); ok {
+		if f, ok := it.(*ptx.Func); ok && t.replaced[f] != nil {
+			it = t.replaced[f]
+		} else if ok {
 			it = t.copier.function(f)
 		}
 		out.Items = append(out.Items, it)

@@ -36,11 +36,13 @@ import (
 //     after a number of iterations.
 //   - A retry: a compare-and-swap repeated with the value that it found. If no other block writes, the second one succeeds.
 //   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound. A
-//     thread that is alone reaches it by itself.
+//     thread that is alone reaches it by itself, if no other branch that depends on them leaves the loop.
 //
 // Locks do count: where a lock is awaited, nothing shows that its holder releases it. What counts
 // is either proven to look back (lookback.go), or the kernel is refused. The list is short on
 // purpose; what is not on it may be sound, too.
+
+// None of this is asked of kernels that GCC made of a region in OpenMP or OpenACC, see offloaded.
 
 // maxTraceSteps bounds the work of looking for waits in one function, per instruction.
 const maxTraceSteps = 256
@@ -78,17 +80,19 @@ func mayPoll(in *ptx.Instr) bool {
 	return mayWait(in)
 }
 
-// mayWrite reports whether an instruction other than a call may write global memory.
+// mayWrite reports whether an instruction other than a call may write global memory or a surface.
 func mayWrite(in *ptx.Instr) bool {
 	switch in.Opcode {
 	case "st", "red", "atom", "multimem":
 		return mayBeGlobal(in)
+	case "sust", "sured":
+		return true
 	case "wmma":
 		return in.Has("store") && mayBeGlobal(in)
 	case "cp":
 		to := slices.IndexFunc(in.Modifiers, func(m string) bool { return m == "global" || strings.HasPrefix(m, "shared") })
 		return to >= 0 && in.Modifiers[to] == "global"
-	case "call", "bar", "barrier", "sust", "sured":
+	case "call", "bar", "barrier":
 		return false
 	}
 	return !flow.Known(in.Opcode)
@@ -108,6 +112,9 @@ func mayBeGlobal(in *ptx.Instr) bool {
 // checkWaits records whether the kernel's blocks may wait for other blocks, and refuses it unless
 // they are proven to look back.
 func (w *analyzer) checkWaits(e *entryInfo) {
+	if offloaded(e.fn.Name) {
+		return
+	}
 	var polls []int
 	for _, f := range e.reach {
 		if f.waits == nil {
@@ -131,6 +138,23 @@ func (w *analyzer) checkWaits(e *entryInfo) {
 	if why := e.self.waitResult.refuteLookBack(polls); why != "" {
 		e.refuse(GridSync, "%s", why)
 	}
+}
+
+// offloaded reports whether GCC made a kernel of an OpenMP target region or an OpenACC compute
+// construct: it names such functions f$_omp_fn$0, f$_omp_fn$1 and so on, and where two of one name
+// are linked, f$_omp_fn$0$lto_priv$0 and so on.
+//
+// Their blocks are teams or gangs, which may not wait for one another but at locks: barriers bind
+// to a team or a gang, and an implementation may run one to its end before it starts the next
+// (OpenACC 3.2, §1.2, says so, and warns of programs that rely on anything else). The holder of a
+// lock has started its task, and finishes it in every form. Without this knowledge nearly all of
+// these kernels would be refused: the runtime library that they are linked with has locks, queues
+// of tasks and recursion through pointers.
+func offloaded(kernel string) bool {
+	_, number, ok := strings.Cut(kernel, "$_omp_fn$")
+	number, private, copied := strings.Cut(number, "$lto_priv$")
+	isNumber := func(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+	return ok && isNumber(number) && (!copied || isNumber(private))
 }
 
 // waits is what a function may wait for.
@@ -188,7 +212,8 @@ func (f *funcInfo) waitAnalysis() *waitAnalysis {
 		calls: map[int][]callSite{}, roots: map[root]int{}, from: make([]sources, e.Numbers()), holds: map[int][]condition{},
 	}
 	f.waitResult = s
-	s.trace.Ignore = e.Space(ptx.GlobalSpace) // what is read back from there is a source itself
+	// What is read back from global memory is a source itself.
+	s.trace.Ignore, s.trace.Unrelated = e.Space(ptx.GlobalSpace), s.onlyStores
 	for _, c := range f.calls {
 		s.calls[c.instr] = append(s.calls[c.instr], c)
 	}
@@ -215,6 +240,14 @@ func (f *funcInfo) waitAnalysis() *waitAnalysis {
 // callsAny reports whether instruction i calls a function for which is returns true.
 func (s *waitAnalysis) callsAny(i int, is func(*funcInfo) bool) bool {
 	return slices.ContainsFunc(s.calls[i], func(c callSite) bool { return slices.ContainsFunc(c.callees, is) })
+}
+
+// onlyStores reports whether instruction i is an atomic operation on global memory that uses
+// register r, if at all, for what it stores: its result is what memory held.
+func (s *waitAnalysis) onlyStores(i int, r int32) bool {
+	in := s.f.code.Instrs[i]
+	return in.Opcode == "atom" && in.Has("global") && register(address(in)) != r &&
+		!(in.Guarded() && int32(in.Pred.Sym.Index) == r)
 }
 
 // writes reports whether an instruction may write global memory.

@@ -1,6 +1,7 @@
 package sysfs
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -143,7 +144,9 @@ func (f FS) Present(address string) bool {
 }
 
 // Answers reports whether the function answers accesses to its configuration space, as far as the
-// kernel shows that. One that exists and does not answer has lost its host process.
+// kernel shows that. One that exists and does not answer has lost its host process: its identity
+// then reads as ones, or as QEMU's error number, and not as what the kernel read when it found the
+// function.
 func (f FS) Answers(address string) bool {
 	file, err := os.Open(filepath.Join(f.dir(address), "config"))
 	if err != nil {
@@ -152,7 +155,19 @@ func (f FS) Answers(address string) bool {
 	var ids [4]byte
 	_, err = file.ReadAt(ids[:], 0)
 	_ = file.Close()
-	return err != nil || ids != [4]byte{0xff, 0xff, 0xff, 0xff}
+	if err != nil {
+		return true
+	}
+	for i, name := range []string{"vendor", "device"} {
+		text, err := f.read(address, name)
+		if err != nil {
+			continue
+		}
+		if id, err := strconv.ParseUint(text, 0, 16); err == nil && uint16(id) != binary.LittleEndian.Uint16(ids[2*i:]) {
+			return false
+		}
+	}
+	return ids != [4]byte{0xff, 0xff, 0xff, 0xff}
 }
 
 // ResourcePath returns the file that maps a BAR.

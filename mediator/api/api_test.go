@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -20,6 +21,8 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"vgpud/fairshare"
+	"vgpud/mediator/access"
+	"vgpud/mediator/events"
 )
 
 // host is a Host of two guests.
@@ -42,7 +45,7 @@ func (h *host) VM(name string) (VM, error) {
 	return v, nil
 }
 
-func (h *host) CreateVM(s VMSpec) (VM, error) {
+func (h *host) CreateVM(_ access.Caller, s VMSpec) (VM, error) {
 	if err := CheckName(s.Name); err != nil {
 		return VM{}, err
 	}
@@ -54,7 +57,7 @@ func (h *host) CreateVM(s VMSpec) (VM, error) {
 	return v, nil
 }
 
-func (h *host) UpdateVM(name string, u VMUpdate) (VM, error) {
+func (h *host) UpdateVM(_ access.Caller, name string, u VMUpdate) (VM, error) {
 	v, err := h.VM(name)
 	if err != nil {
 		return v, err
@@ -67,7 +70,7 @@ func (h *host) UpdateVM(name string, u VMUpdate) (VM, error) {
 	return v, nil
 }
 
-func (h *host) DeleteVM(name string, force bool) error {
+func (h *host) DeleteVM(_ access.Caller, name string, force bool) error {
 	v, err := h.VM(name)
 	if v.Attached && !force {
 		return fmt.Errorf("guest %q: %w", name, ErrInUse)
@@ -80,14 +83,30 @@ func (h *host) GPUs() []GPU { return []GPU{{Name: "gpu0"}} }
 
 func (h *host) GPU(string) (GPU, error) { return GPU{Name: "gpu0"}, nil }
 
-func (h *host) UpdateGPU(name string, u GPUUpdate) (GPU, error) {
+func (h *host) UpdateGPU(_ access.Caller, name string, u GPUUpdate) (GPU, error) {
 	if name == "forgetful" {
 		return GPU{}, fmt.Errorf("GPU %q: %w", name, ErrNotSaved)
 	}
 	return GPU{Name: "gpu0", Policy: *u.Policy}, nil
 }
 
+func (h *host) Usage(_ context.Context, q UsageQuery) (Usage, error) {
+	if q.By == "week" {
+		return Usage{}, fmt.Errorf("by %q: want day: %w", q.By, ErrInvalid)
+	}
+	return Usage{By: q.By, Rows: []UsageRow{{Owner: q.Owner, UsageSums: UsageSums{GPUSeconds: q.GPUHourPrice}}}}, nil
+}
+
+func (h *host) UsageCosts(_ context.Context, q UsageQuery) (any, error) {
+	return []map[string]any{{"currency": q.Currency, "price": q.GPUHourPrice, "resolution": q.Resolution}}, nil
+}
+
 func (h *host) Health() Health { return Health{Version: "test", Healthy: true} }
+
+// testOptions has all callers have one role.
+func testOptions(r access.Role) HandlerOptions {
+	return HandlerOptions{Caller: access.As(r), Log: slog.New(slog.DiscardHandler)}
+}
 
 // serve starts the API on a socket and returns a client of it.
 func serve(t *testing.T, h Host) *Client {
@@ -97,7 +116,7 @@ func serve(t *testing.T, h Host) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := http.Server{Handler: Handler(h, nil, slog.New(slog.DiscardHandler))}
+	s := http.Server{Handler: Handler(h, testOptions(access.Operator))}
 	done := make(chan error)
 	go func() { done <- s.Serve(l) }()
 	c := NewClient(path)
@@ -180,7 +199,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := try.do()
-			for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrNoRoom, ErrInUse, ErrNotSaved} {
+			for _, e := range []error{ErrNotFound, ErrExists, ErrInvalid, ErrNoRoom, ErrInUse, ErrNotSaved, ErrForbidden} {
 				if errors.Is(err, e) != (e == try.want) {
 					t.Errorf("got %v, want %v", err, try.want)
 				}
@@ -195,7 +214,7 @@ func TestRefusals(t *testing.T) {
 // TestNothingBehindTheBody checks that a request with data after its body is refused.
 func TestNothingBehindTheBody(t *testing.T) {
 	h := &host{vms: map[string]VM{"a": {Name: "a", Weight: 1}}}
-	handler := Handler(h, nil, slog.New(slog.DiscardHandler))
+	handler := Handler(h, testOptions(access.Operator))
 	for body, want := range map[string]int{
 		`{"weight": 2}{"weight": 3}`: http.StatusBadRequest, `{"weight": 2}, "cap": 0.5}`: http.StatusBadRequest, `{"weight": 2}}`: http.StatusBadRequest,
 		"{\"weight\": 4}\r\n \n": http.StatusOK,
@@ -266,9 +285,13 @@ func TestOpenAPISchemas(t *testing.T) {
 	if err := yaml.Unmarshal(openAPI, &page); err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range map[string]any{"VMSpec": VMSpec{}, "VMUpdate": VMUpdate{}, "GPUUpdate": GPUUpdate{}, "Peer": Peer{}, "Hardware": Hardware{}, "XidCount": XidCount{}} {
+	for name, v := range map[string]any{"VMSpec": VMSpec{}, "VMUpdate": VMUpdate{}, "GPUUpdate": GPUUpdate{}, "Peer": Peer{}, "Hardware": Hardware{}, "XidCount": XidCount{},
+		"Usage": Usage{}, "UsageRow": UsageRow{}, "UsageSums": UsageSums{}, "Event": events.Event{}} {
 		var fields []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {
+			if f.Anonymous {
+				continue
+			}
 			tag, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 			fields = append(fields, tag)
 		}

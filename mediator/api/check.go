@@ -18,6 +18,10 @@ var (
 	ErrInvalid  = errors.New("invalid")
 	ErrNoRoom   = errors.New("no room")
 	ErrInUse    = errors.New("in use")
+	// ErrBusy means that too many callers ask for the same at a time.
+	ErrBusy = errors.New("too many at a time")
+	// ErrForbidden means that the caller's role does not allow what was asked.
+	ErrForbidden = errors.New("not allowed")
 	// ErrNotSaved means that a change was not made, because it could not be saved for the next
 	// daemon.
 	ErrNotSaved = errors.New("the daemon can't save its state")
@@ -30,7 +34,6 @@ const (
 	// MaxPriority is the highest priority that launches can have.
 	MaxPriority = 15
 	maxName     = 64
-	maxDomain   = 255
 )
 
 // AnyGPU is the name of no GPU: it leaves the choice to the daemon.
@@ -135,7 +138,10 @@ func (t Terms) Check() error {
 	if t.PriorityCeiling < 0 || t.PriorityCeiling > MaxPriority {
 		return fmt.Errorf("priority ceiling %d: want a number from 0 to %d: %w", t.PriorityCeiling, MaxPriority, ErrInvalid)
 	}
-	return nil
+	if err := t.Budget.Check(); err != nil {
+		return fmt.Errorf("budget: %w: %w", err, ErrInvalid)
+	}
+	return CheckTimeLimit(t.KernelTimeLimit)
 }
 
 // Check returns an error if the peer is invalid.
@@ -155,11 +161,44 @@ func (p Peer) Check() error {
 
 // CheckDomain returns an error if name can't be a libvirt domain's name, which is only shown. Empty
 // means none.
-func CheckDomain(name string) error {
-	if len(name) > maxDomain || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("domain %q: want at most %d bytes of text: %w", name, maxDomain, ErrInvalid)
+func CheckDomain(name string) error { return checkText("domain", name) }
+
+// CheckAccount returns an error if owner or project can't be whom usage is billed to. Empty means
+// nobody in particular.
+func CheckAccount(owner, project string) error {
+	for what, s := range map[string]string{"owner": owner, "project": project} {
+		if s != CleanText(s) {
+			return fmt.Errorf("%s %.300q: want at most %d bytes of text that prints on one line: %w", what, s, MaxText, ErrInvalid)
+		}
 	}
 	return nil
+}
+
+func checkText(what, s string) error {
+	if len(s) > MaxText || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+		return fmt.Errorf("%s %q: want at most %d bytes of text: %w", what, s, MaxText, ErrInvalid)
+	}
+	return nil
+}
+
+// MaxText bounds the names of domains, owners and projects, in bytes.
+const MaxText = 255
+
+// CleanText returns s as it may be recorded and shown: valid UTF-8 of at most MaxText bytes that
+// prints on one line. Some names were chosen by tenants.
+func CleanText(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	s = strings.TrimSpace(s)
+	for len(s) > MaxText {
+		_, n := utf8.DecodeLastRuneInString(s)
+		s = strings.TrimSpace(s[:len(s)-n])
+	}
+	return s
 }
 
 // CheckUUID returns an error if uuid, which becomes part of a path, is not 8-4-4-4-12 hexadecimal

@@ -3,6 +3,8 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +13,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"syscall"
 )
 
@@ -19,19 +22,46 @@ const DefaultSocket = "/run/vgpud/vgpud.sock"
 
 // Client sends requests to a daemon. It is safe for concurrent use.
 type Client struct {
-	socket string
-	http   http.Client
+	where string // the daemon's socket or address, for messages
+	base  string // of its URLs
+	http  http.Client
 }
 
 // NewClient returns a client of the daemon that listens on socket. It connects at the first
 // request.
 func NewClient(socket string) *Client {
-	return &Client{socket: socket, http: http.Client{Transport: &http.Transport{
+	return &Client{where: socket, base: "http://vgpud", http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", socket)
 		},
 	}}}
+}
+
+// Socket returns the daemon's socket, or its address over TLS.
+func (c *Client) Socket() string { return c.where }
+
+// TLSFiles are the PEM files of a client over TLS: its certificate and key, and the authorities that
+// sign the daemon's certificate.
+type TLSFiles struct{ Cert, Key, CA string }
+
+// NewTLSClient returns a client of the daemon whose TLS listener is at a host and port.
+func NewTLSClient(address string, f TLSFiles) (*Client, error) {
+	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+	if err != nil {
+		return nil, fmt.Errorf("read the client's certificate: %w", err)
+	}
+	pem, err := os.ReadFile(f.CA)
+	if err != nil {
+		return nil, fmt.Errorf("read the authorities of the daemon's certificate: %w", err)
+	}
+	authorities := x509.NewCertPool()
+	if !authorities.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", f.CA)
+	}
+	return &Client{where: address, base: "https://" + address, http: http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: authorities, MinVersion: tls.VersionTLS13},
+	}}}, nil
 }
 
 // Close closes idle connections.
@@ -111,6 +141,10 @@ func (e *Error) Is(target error) bool {
 		return e.Status == http.StatusConflict && e.code == codeInUse
 	case ErrInvalid:
 		return e.Status == http.StatusBadRequest
+	case ErrBusy:
+		return e.Status == http.StatusServiceUnavailable
+	case ErrForbidden:
+		return e.Status == http.StatusForbidden
 	case ErrNoRoom:
 		return e.Status == http.StatusInsufficientStorage && e.code == ""
 	case ErrNotSaved:
@@ -131,7 +165,7 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 		}
 		r = bytes.NewReader(b)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, "http://vgpud"+path, r)
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, r)
 	if err != nil {
 		return v, fmt.Errorf("ask the daemon: %w", err)
 	}
@@ -140,21 +174,30 @@ func ask[T any](ctx context.Context, c *Client, method, path string, body any) (
 		return v, c.explain(err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	if resp.StatusCode != http.StatusOK {
+		return v, refusal(resp)
+	}
 	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil {
 		return v, fmt.Errorf("read the daemon's answer: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		p := problem{Error: resp.Status}
-		if err := json.Unmarshal(b, &p); err != nil {
-			p.Error = resp.Status
-		}
-		return v, &Error{Status: resp.StatusCode, Message: p.Error, code: p.Code}
 	}
 	if err := json.Unmarshal(b, &v); err != nil {
 		return v, fmt.Errorf("decode the daemon's answer: %w", err)
 	}
 	return v, nil
+}
+
+// refusal returns the error that an unsuccessful answer tells.
+func refusal(resp *http.Response) error {
+	p := problem{Error: resp.Status}
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return fmt.Errorf("read the daemon's answer: %w", err)
+	}
+	if err := json.Unmarshal(b, &p); err != nil {
+		p.Error = resp.Status
+	}
+	return &Error{Status: resp.StatusCode, Message: p.Error, code: p.Code}
 }
 
 // explain adds what to do if the daemon can't be reached.
@@ -164,10 +207,10 @@ func (c *Client) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no daemon listens on %s; start it with `vgpud serve` (systemctl start vgpud), or name its socket with --socket: %w", c.socket, err)
+		return fmt.Errorf("no daemon listens on %s; start it with `vgpud serve` (systemctl start vgpud), or name its socket with --socket: %w", c.where, err)
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("not allowed to use %s; run as the user that owns it, usually root: %w", c.socket, err)
+		return fmt.Errorf("not allowed to use %s; run as root, or as a member of its group, which access.group of the daemon's configuration names: %w", c.where, err)
 	default:
-		return fmt.Errorf("ask the daemon on %s: %w", c.socket, err)
+		return fmt.Errorf("ask the daemon on %s: %w", c.where, err)
 	}
 }

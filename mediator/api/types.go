@@ -3,6 +3,9 @@ package api
 import (
 	"strings"
 	"time"
+
+	"vgpud/fairshare/quota"
+	"vgpud/mediator/budget"
 )
 
 // Terms are what a guest has been granted of its GPU.
@@ -18,6 +21,12 @@ type Terms struct {
 	// PriorityCeiling is the highest priority, 0 to [MaxPriority], of its launches, under policies
 	// that decide about launches.
 	PriorityCeiling int
+	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 means the daemon's default,
+	// [NoTimeLimit] or any negative value none.
+	KernelTimeLimit time.Duration
+	// Budget bounds the GPU time that the guest gets in a day, week or month; the zero value is
+	// none.
+	Budget quota.Budget
 }
 
 // Peer is the process that may connect to a guest's socket, by one of the two.
@@ -35,7 +44,16 @@ type VM struct {
 	// Domain and DomainUUID identify the guest's libvirt domain, and are empty without one.
 	Domain     string `json:"domain,omitempty"`
 	DomainUUID string `json:"domain_uuid,omitempty"`
-	GPU        string `json:"gpu"`
+	// Owner and Project are whom the guest's usage is billed to; empty if nobody said that.
+	Owner   string `json:"owner,omitempty"`
+	Project string `json:"project,omitempty"`
+	// Budget is the guest's, and OwnerBudget its owner's, which counts the GPU time of all guests of
+	// that owner; nil is none.
+	Budget      *budget.Status `json:"budget,omitempty"`
+	OwnerBudget *budget.Status `json:"owner_budget,omitempty"`
+	// Sanction is what these mean for the guest now.
+	Sanction quota.Sanction `json:"sanction,omitzero"`
+	GPU      string         `json:"gpu"`
 	// See [Terms].
 	Weight          float64 `json:"weight"`
 	Cap             float64 `json:"cap,omitempty"`
@@ -55,6 +73,10 @@ type VM struct {
 	// channels are suspended.
 	Active    bool `json:"active"`
 	Suspended bool `json:"suspended"`
+	// Lost says why the guest has no virtual GPU any more, although nobody deleted it, and what to
+	// do; "" if it has one. LostAt is when it was lost. The fields show what there was then.
+	Lost   string     `json:"lost,omitempty"`
+	LostAt *time.Time `json:"lost_at,omitempty"`
 	// Silent says why the daemon does not control the guest, which an earlier daemon created, and
 	// what to do; "" if it does. Such a guest is suspended if possible, and the following fields
 	// show only saved values.
@@ -64,10 +86,16 @@ type VM struct {
 	// one.
 	GPUSeconds    float64  `json:"gpu_seconds"`
 	GPUSecondsOwn *float64 `json:"gpu_seconds_own,omitempty"`
+	// UnaccountedSeconds is the most that the guest can have used of the GPU beyond GPUSeconds while no
+	// daemon ran: the GPU keeps no count of its own, and the guest's commands had not ended.
+	UnaccountedSeconds float64 `json:"unaccounted_seconds,omitempty"`
 	// Share is the guest's recent part of all guests' compute time, and Entitled the part that its
 	// weight, cap and guarantee entitle it to among the active guests: 0 to 1.
-	Share            float64 `json:"share"`
-	Entitled         float64 `json:"entitled"`
+	Share    float64 `json:"share"`
+	Entitled float64 `json:"entitled"`
+	// BusyRatio is the part of the GPU's time that the guest used lately, 0 to 1: of the same whole
+	// as Entitled, Cap and Guarantee.
+	BusyRatio        float64 `json:"busy_ratio"`
 	SuspendedSeconds float64 `json:"suspended_seconds"`
 	Suspensions      uint64  `json:"suspensions"`
 	Kernels          uint64  `json:"kernels"`
@@ -75,7 +103,10 @@ type VM struct {
 	CopiedBytes      uint64  `json:"copied_bytes"`
 	Commands         uint64  `json:"commands"`
 	Doorbells        uint64  `json:"doorbells"`
-	MemoryLimitBytes uint64  `json:"memory_limit_bytes,omitempty"`
+	// MemoryUsedBytes is the GPU memory that the guest has taken: what counts against
+	// MemoryLimitBytes, if that is not 0.
+	MemoryUsedBytes  uint64 `json:"memory_used_bytes"`
+	MemoryLimitBytes uint64 `json:"memory_limit_bytes,omitempty"`
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 means none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	Preemption      Preemption    `json:"preemption"`
@@ -117,6 +148,12 @@ type GPU struct {
 	// Healthy is false once the GPU no longer answers, for the reason in Problem.
 	Healthy bool   `json:"healthy"`
 	Problem string `json:"problem,omitempty"`
+	// Cordoned reports whether no guest is created on the GPU, and Draining whether in addition no
+	// guest gets a context there and those without one are moved to other GPUs.
+	Cordoned bool `json:"cordoned"`
+	Draining bool `json:"draining"`
+	// LostVMs counts guests whose virtual GPU was lost since the daemon started.
+	LostVMs uint64 `json:"lost_vms"`
 	// Hardware is NVIDIA's driver's description; nil for a GPU in software.
 	Hardware *Hardware `json:"hardware,omitempty"`
 
@@ -132,10 +169,13 @@ type GPU struct {
 	// The cost of accounting, and how far it can be trusted.
 	AccountingCPUSeconds float64 `json:"accounting_cpu_seconds"`
 	// AccountingSource is [SourceRegisters] or [SourceEvents], and AccountingSourceReason says why
-	// it is not the preferred one. RecordsLost counts losses of context switch records.
+	// it is not the preferred one. RecordsLost counts losses of context switch records. RecordPauses
+	// counts how often their recording was paused, and RecordPaused reports whether it is now.
 	AccountingSource       string  `json:"accounting_source"`
 	AccountingSourceReason string  `json:"accounting_source_reason,omitempty"`
 	RecordsLost            uint64  `json:"records_lost,omitempty"`
+	RecordPauses           uint64  `json:"record_pauses,omitempty"`
+	RecordPaused           bool    `json:"record_paused,omitempty"`
 	WatchedSeconds         float64 `json:"watched_seconds"`
 	Polls                  uint64  `json:"polls"`
 	Gaps                   uint64  `json:"polling_gaps"`
@@ -159,6 +199,9 @@ type VMSpec struct {
 	// Domain and DomainUUID identify the guest's libvirt domain.
 	Domain     string `json:"domain,omitempty"`
 	DomainUUID string `json:"domain_uuid,omitempty"`
+	// Owner and Project are whom the guest's usage is billed to.
+	Owner   string `json:"owner,omitempty"`
+	Project string `json:"project,omitempty"`
 	// GPU names the physical GPU. Empty or [AnyGPU] means, of those with room for the guest's
 	// memory and guarantee, the one with the least sum of weights.
 	GPU string `json:"gpu,omitempty"`
@@ -167,6 +210,8 @@ type VMSpec struct {
 	Cap             float64 `json:"cap,omitempty"`
 	Guarantee       float64 `json:"guarantee,omitempty"`
 	PriorityCeiling int     `json:"priority_ceiling,omitempty"`
+	// Budget bounds the guest's GPU time; left out means none.
+	Budget quota.Budget `json:"budget,omitzero"`
 	// BAR2Bytes is the size of the memory shared with the guest; 0 means the default.
 	BAR2Bytes        uint64 `json:"bar2_bytes,omitempty"`
 	MemoryLimitBytes uint64 `json:"memory_limit_bytes,omitempty"`
@@ -185,7 +230,7 @@ type VMSpec struct {
 
 // Terms returns the requested terms.
 func (s *VMSpec) Terms() Terms {
-	t := Terms{Weight: s.Weight, Cap: s.Cap, Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling}
+	t := Terms{Weight: s.Weight, Cap: s.Cap, Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling, KernelTimeLimit: s.KernelTimeLimit, Budget: s.Budget}
 	if t.Weight == 0 {
 		t.Weight = 1
 	}
@@ -198,8 +243,15 @@ type VMUpdate struct {
 	Cap             *float64 `json:"cap,omitempty"`
 	Guarantee       *float64 `json:"guarantee,omitempty"`
 	PriorityCeiling *int     `json:"priority_ceiling,omitempty"`
+	// KernelTimeLimit also holds for kernels that run already. See [Terms].
+	KernelTimeLimit *time.Duration `json:"kernel_time_limit_nanos,omitempty"`
+	// Budget replaces the budget; one without limits is none.
+	Budget *quota.Budget `json:"budget,omitempty"`
 	// Domain is the domain's new name, after a rename.
 	Domain *string `json:"domain,omitempty"`
+	// Owner and Project are whom the guest's usage is billed to from now on.
+	Owner   *string `json:"owner,omitempty"`
+	Project *string `json:"project,omitempty"`
 }
 
 // Apply returns t with the update's changes.
@@ -208,6 +260,8 @@ func (u *VMUpdate) Apply(t Terms) Terms {
 	set(&t.Cap, u.Cap)
 	set(&t.Guarantee, u.Guarantee)
 	set(&t.PriorityCeiling, u.PriorityCeiling)
+	set(&t.KernelTimeLimit, u.KernelTimeLimit)
+	set(&t.Budget, u.Budget)
 	return t
 }
 
@@ -220,6 +274,13 @@ func set[T any](field *T, value *T) {
 // GPUUpdate changes how a GPU is shared; nil fields stay as they are.
 type GPUUpdate struct {
 	Policy *string `json:"policy,omitempty"`
+	// Cordoned keeps guests from being created on the GPU. Draining, which implies that, keeps
+	// guests there from creating contexts, too; false for Cordoned ends both.
+	Cordoned *bool `json:"cordoned,omitempty"`
+	Draining *bool `json:"draining,omitempty"`
+	// EndContexts ends the contexts that guests have on a GPU that is draining, or drained by the
+	// same request: their programs' calls fail.
+	EndContexts bool `json:"end_contexts,omitempty"`
 }
 
 // Health is the daemon's own state.
@@ -229,7 +290,11 @@ type Health struct {
 	Healthy       bool     `json:"healthy"`
 	Problems      []string `json:"problems,omitempty"`
 	UptimeSeconds float64  `json:"uptime_seconds"`
+	// Cordoned lists the GPUs on which no guest is created, because an operator wants it so.
+	Cordoned []string `json:"cordoned,omitempty"`
 	// Unconfined lists the forms of confinement that guests' processes lack on this host, with
 	// reasons.
 	Unconfined []string `json:"unconfined,omitempty"`
+	// UsageProblems are those of Problems that concern the record of usage.
+	UsageProblems []string `json:"usage_problems,omitempty"`
 }

@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"vgpud/internal/nearest"
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/scheduler"
 	guestproc "vgpud/mediator/vm"
@@ -54,27 +59,33 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 		g.page.SetPollingCPU(s.cpu)
 	}
 	now := s.clock.Now()
-	g.controller = s.startController(g)
-	g.sched = scheduler.NewGuest(scheduler.GuestOptions{
-		Name: g.spec.Name, PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: g.page, Controller: g.controller,
-		Terms: ipc.Terms(saved.Terms), Bill: saved.limitBill(g.page.Bill(), now),
-	})
-	g.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
-	s.save(g)
-	s.mu.Lock()
-	leaving := s.leaving
-	if !leaving {
-		s.guests[g.spec.Name] = g
-		delete(s.silent, g.spec.Name)
+	if !saved.older {
+		g.saved = *saved
 	}
-	s.mu.Unlock()
-	if leaving {
+	g.unaccounted, g.ownBefore = saved.Unaccounted, saved.OwnBefore
+	g.controller = s.startController(g)
+	bill := saved.limitBill(g.page.Bill(), now)
+	g.budget = s.ledger.Join(budgetKey(&g.spec), g.spec.Name, g.domain.Owner, saved.Terms.Budget, bill.Used)
+	g.sched = scheduler.NewGuest(s.recorded(g, scheduler.GuestOptions{
+		Name: g.spec.Name, PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: g.page, Controller: g.controller,
+		Terms: ipc.Terms(saved.Terms), Bill: bill, Budget: g.budget,
+	}))
+	g.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
+	if saved.older {
+		s.save(g)
+	}
+	if !s.enter(g) {
 		return nil, errors.Join(errors.New("the daemon ends"), g.controller.Close(false), g.close())
 	}
 	if silent != nil {
 		silent.settle()
 	}
 	g.device.loop.Add(g.sched)
+	if g.device.cordonNow().Draining {
+		s.tellGuest(g, ipc.Drain{Refuse: true})
+	} else if silent != nil {
+		s.tellGuest(g, ipc.Drain{}) // an earlier daemon may have drained the GPU
+	}
 	if !g.page.HasLaunchSlots() {
 		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
 	} else {
@@ -85,11 +96,32 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 		ended := g.receive(s.log, g.handleMessage)
 		s.saveLast(g, ended)
 		if ended {
+			if !g.ending.Load() {
+				s.loseGuest(g)
+			}
 			s.cleanUp(g)
 		}
 		s.forget(g, ended)
 	})
 	return g, nil
+}
+
+// enter makes a guest that was adopted one of the daemon's, unless the daemon ends. What the guest
+// used while no daemon ran is billed before.
+func (s *Service) enter(g *guest) bool {
+	for billed := false; ; billed = true {
+		s.mu.Lock()
+		if s.leaving || billed || !s.watching {
+			if !s.leaving {
+				s.guests[g.spec.Name] = g
+				delete(s.silent, g.spec.Name)
+			}
+			defer s.mu.Unlock()
+			return !s.leaving
+		}
+		s.mu.Unlock()
+		s.billUnwatched([]*guest{g})
+	}
 }
 
 // cleanUp removes what a guest left whose connection has ended.
@@ -102,7 +134,7 @@ func (s *Service) cleanUp(g *guest) {
 	if err := s.sandboxes.Release(g.spec.Sandbox); err != nil {
 		s.log.Warn("remove what a guest left", "guest", g.spec.Name, "err", err)
 	}
-	s.log.Info("guest left", "guest", g.spec.Name)
+	s.log.Info("guest left", events.Kind(events.GuestLeft), "guest", g.spec.Name)
 }
 
 // removeGuest removes the directory and the socket of a guest that is gone.
@@ -119,6 +151,9 @@ func (s *Service) removeGuest(dir, socket string) error {
 // forget lets go of a guest whose process has ended, or which a daemon that ends leaves to itself.
 func (s *Service) forget(g *guest, ended bool) {
 	g.device.loop.Remove(g.sched)
+	if ended {
+		g.budget.Leave()
+	}
 	if err := g.controller.Close(ended); err != nil {
 		s.log.Warn("let go of a guest's contexts", "guest", g.spec.Name, "err", err)
 	}
@@ -130,6 +165,9 @@ func (s *Service) forget(g *guest, ended bool) {
 	}
 	s.mu.Lock()
 	delete(s.guests, g.spec.Name)
+	if ended {
+		s.recordEnd(g)
+	}
 	err := g.close()
 	s.mu.Unlock()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
@@ -139,12 +177,17 @@ func (s *Service) forget(g *guest, ended bool) {
 }
 
 // DeleteVM implements [api.Host].
-func (s *Service) DeleteVM(name string, force bool) error {
+func (s *Service) DeleteVM(by access.Caller, name string, force bool) error {
 	if t, ok := s.silentGuest(name); ok {
 		if !force {
 			return s.silentError(t)
 		}
+		s.log.Info("guest deleted", events.Kind(events.GuestDeleted), "guest", name, "force", force, "by", by)
 		return s.endSilent(t)
+	}
+	if s.isLost(name) {
+		_, err := s.forgetLost(name)
+		return err
 	}
 	inUse := false
 	ended, err := s.end(name, func(g *guest) bool {
@@ -155,7 +198,12 @@ func (s *Service) DeleteVM(name string, force bool) error {
 	case inUse:
 		return fmt.Errorf("guest %q: its VMM is connected, and QEMU may end when its device does: stop the VM, or `vgpuctl detach`, or force it (--force): %w", name, api.ErrInUse)
 	case !ended && err == nil:
-		return notFound(name)
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.notFound(name)
+	}
+	if ended {
+		s.log.Info("guest deleted", events.Kind(events.GuestDeleted), "guest", name, "force", force, "by", by)
 	}
 	return err
 }
@@ -167,6 +215,7 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	ok = ok && meant(g)
 	var err error
 	if ok {
+		g.ending.Store(true)
 		err = g.conn.Send(ipc.Message{Kind: ipc.KindQuit})
 	}
 	s.mu.RUnlock()
@@ -181,7 +230,7 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	}
 	// A VMM can keep its guest's process from ending, for example by a descriptor that blocks when
 	// it is closed. A process that is killed leaves its descriptors to the kernel.
-	s.log.Warn("guest's process does not end and is killed", "guest", name, "pid", g.pid)
+	s.log.Warn("guest's process does not end and is killed", events.Kind(events.GuestKilled), "guest", name, "pid", g.pid)
 	if err := kill(g.process); err != nil {
 		return true, fmt.Errorf("kill guest %q, process %d: %w", name, g.pid, err)
 	}
@@ -216,6 +265,13 @@ func (g *guest) wait(limit time.Duration) bool {
 	}
 }
 
-func notFound(name string) error {
-	return fmt.Errorf("guest %q: %w (`vgpuctl get vms` lists them)", name, api.ErrNotFound)
+// notFound returns the error about a name that no guest has.
+//
+// Preconditions: s.mu is held.
+func (s *Service) notFound(name string) error {
+	hint := "`vgpuctl get vms` lists them"
+	if near, ok := nearest.Name(name, slices.Sorted(maps.Keys(s.guests))); ok && near != name {
+		hint = fmt.Sprintf("do you mean %s? %s", near, hint)
+	}
+	return fmt.Errorf("guest %q: %w (%s)", name, api.ErrNotFound, hint)
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +15,8 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/internal/strictyaml"
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/sandbox"
@@ -27,11 +28,20 @@ import (
 type Config struct {
 	// RunDir holds the sockets: /run/vgpud.
 	RunDir string `yaml:"run_dir"`
+	// StateDir holds what outlives a restart of the host: /var/lib/vgpud, or RunDir if that is not
+	// the default.
+	StateDir string `yaml:"state_dir,omitempty"`
 	// Socket is the API's: vgpud.sock in RunDir.
 	Socket string `yaml:"socket"`
-	// Metrics is a TCP address, such as 127.0.0.1:9835, to serve /metrics on beside the API's
+	// Metrics is a TCP address, such as 127.0.0.1:19835, to serve /metrics on beside the API's
 	// socket; empty is none.
 	Metrics string `yaml:"metrics"`
+	// Web is a TCP address of this machine alone, such as 127.0.0.1:9877, to serve the page on for
+	// viewers; empty is none.
+	Web string `yaml:"web,omitempty"`
+	// MetricsWebConfig is a file of Prometheus' exporter-toolkit with certificates and passwords for
+	// that address; empty is none.
+	MetricsWebConfig string `yaml:"metrics_web_config,omitempty"`
 	// Libvirt is the URI of the libvirt whose domains the daemon follows, or "off": qemu:///system,
 	// if there is libvirt.
 	Libvirt string `yaml:"libvirt,omitempty"`
@@ -41,7 +51,14 @@ type Config struct {
 	// 500ms.
 	EvictionDeadline TimeLimit         `yaml:"eviction_deadline,omitempty"`
 	Confinement      ConfinementConfig `yaml:"confinement,omitempty"`
-	GPUs             []GPUConfig       `yaml:"gpus"`
+	// Access names the callers that may use the API: root and the daemon's own user.
+	Access access.Config `yaml:"access,omitempty"`
+	// Budgets are those of owners, and the calendar of all budgets.
+	Budgets BudgetsConfig `yaml:"budgets,omitempty"`
+	Usage   UsageConfig   `yaml:"usage,omitempty"`
+	TLS     TLSConfig     `yaml:"tls,omitempty"`
+	Audit   AuditConfig   `yaml:"audit,omitempty"`
+	GPUs    []GPUConfig   `yaml:"gpus"`
 }
 
 // ConfinementConfig says how guests' processes are confined; see sandbox.Options.
@@ -141,7 +158,7 @@ type TimeLimit time.Duration
 func (l *TimeLimit) UnmarshalYAML(n *yaml.Node) error {
 	d, err := api.ParseTimeLimit(n.Value)
 	if err != nil {
-		return fmt.Errorf("line %d: %w", n.Line, err)
+		return err
 	}
 	*l = TimeLimit(d)
 	return nil
@@ -279,7 +296,7 @@ func (c AccountingConfig) check(gpus int) error {
 	return err
 }
 
-// ReadConfig reads a configuration file. Errors name the line.
+// ReadConfig reads a configuration file. Errors begin with FILE:LINE.
 func ReadConfig(path string) (Config, error) {
 	b, err := readBounded(path)
 	if err != nil {
@@ -287,7 +304,7 @@ func ReadConfig(path string) (Config, error) {
 	}
 	c, err := ParseConfig(b)
 	if err != nil {
-		return Config{}, fmt.Errorf("configuration %s: %w", path, err)
+		return Config{}, fmt.Errorf("configuration: %w", strictyaml.Named(path, err))
 	}
 	return c, nil
 }
@@ -311,21 +328,25 @@ func readBounded(path string) (b []byte, err error) {
 // ParseConfig parses and checks a configuration.
 func ParseConfig(b []byte) (Config, error) {
 	var c Config
-	d := yaml.NewDecoder(bytes.NewReader(b))
-	d.KnownFields(true)
-	if err := d.Decode(&c); err != nil && !errors.Is(err, io.EOF) {
+	doc, err := strictyaml.Unmarshal(b, &c)
+	if err != nil {
 		return Config{}, err
 	}
-	if err := d.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-		return Config{}, errors.Join(errors.New("there is a second document (after a line \"---\"): want one, since nothing of it would hold"), err)
-	}
 	c.setDefaults()
-	return c, c.check()
+	return c, doc.Locate(c.check())
 }
+
+// defaultStateDir is what systemd makes of StateDirectory=vgpud.
+const defaultStateDir = "/var/lib/vgpud"
 
 func (c *Config) setDefaults() {
 	if c.RunDir == "" {
 		c.RunDir = filepath.Dir(api.DefaultSocket)
+	}
+	if c.StateDir == "" {
+		if c.StateDir = c.RunDir; c.RunDir == filepath.Dir(api.DefaultSocket) {
+			c.StateDir = defaultStateDir
+		}
 	}
 	if c.Socket == "" {
 		c.Socket = filepath.Join(c.RunDir, filepath.Base(api.DefaultSocket))
@@ -347,6 +368,27 @@ func (c *Config) check() error {
 	}
 	if _, err := c.Confinement.options(); err != nil {
 		return fmt.Errorf("confinement: %w", err)
+	}
+	if err := c.Budgets.check(); err != nil {
+		return fmt.Errorf("budgets: %w", err)
+	}
+	if err := c.Usage.check(); err != nil {
+		return fmt.Errorf("usage: %w", err)
+	}
+	if _, err := c.Access.Rules(); err != nil {
+		return fmt.Errorf("access: %w", err)
+	}
+	if err := checkWeb(c.Web); err != nil {
+		return err
+	}
+	if err := checkWebConfig(c.MetricsWebConfig); err != nil {
+		return err
+	}
+	if err := c.TLS.check(); err != nil {
+		return fmt.Errorf("tls: %w", err)
+	}
+	if err := c.Audit.check(); err != nil {
+		return fmt.Errorf("audit: %w", err)
 	}
 	if err := checkWait("eviction_deadline", c.EvictionDeadline); err != nil {
 		return err
@@ -377,7 +419,7 @@ func (c *Config) check() error {
 			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
 		}
 		if err := g.Accounting.check(len(c.GPUs)); err != nil {
-			return fmt.Errorf("gpus[%d] (%s): %w", i, g.Name, err)
+			return fmt.Errorf("gpus[%d] (%s): accounting: %w", i, g.Name, err)
 		}
 	}
 	return nil

@@ -26,7 +26,7 @@ func TestConfigDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		RunDir: "/run/vgpud", Socket: "/run/vgpud/vgpud.sock",
+		RunDir: "/run/vgpud", StateDir: "/var/lib/vgpud", Socket: "/run/vgpud/vgpud.sock",
 		GPUs: []GPUConfig{{Name: "gpu0", Kind: "soft", Socket: "/run/vgpud/gpu0.sock", Policy: "dfq"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -61,7 +61,7 @@ func TestManyGPUs(t *testing.T) {
 func TestConfigWhole(t *testing.T) {
 	got, err := ParseConfig([]byte(`
 run_dir: /tmp/v
-metrics: 127.0.0.1:9835
+metrics: 127.0.0.1:19835
 kernel_time_limit: 1m
 eviction_deadline: 2s
 gpus:
@@ -77,7 +77,7 @@ gpus:
 		t.Fatal(err)
 	}
 	want := Config{
-		RunDir: "/tmp/v", Socket: "/tmp/v/vgpud.sock", Metrics: "127.0.0.1:9835", KernelTimeLimit: TimeLimit(time.Minute), EvictionDeadline: TimeLimit(2 * time.Second),
+		RunDir: "/tmp/v", StateDir: "/tmp/v", Socket: "/tmp/v/vgpud.sock", Metrics: "127.0.0.1:19835", KernelTimeLimit: TimeLimit(time.Minute), EvictionDeadline: TimeLimit(2 * time.Second),
 		GPUs: []GPUConfig{
 			{Name: "gpu0", Kind: "soft", Socket: "/tmp/v/gpu0.sock", Policy: "none", Accounting: AccountingConfig{
 				Poll: 2 * ms, Quiet: 8 * ms, Round: 40 * ms, Piece: 200 * time.Microsecond, Jitter: 0.25, Full: true, Idle: "compared", ByChannels: true,
@@ -99,19 +99,19 @@ func TestConfigRefusals(t *testing.T) {
 		"gpus: [{name: g}]":                   "gpus[0] (g): socket: want the path that `vgpud softgpu` listens on",
 		"gpus: [{socket: /s}]":                `gpus[0]: name "": want 1 to 64 letters`,
 		"gpus: [{name: ../g, socket: /s}]":    `gpus[0]: name "../g": want`,
-		leastConfig + "gpu_s: 1":              "line 2: field gpu_s not found",
+		leastConfig + "gpu_s: 1":              "line 2: gpu_s: unknown key; do you mean gpus?",
 		leastConfig + "run_dir: [":            "line 2",
-		leastConfig + "kernel_time_limit: 0s": `line 2: time limit "0s"`,
+		leastConfig + "kernel_time_limit: 0s": `line 2: kernel_time_limit: time limit "0s"`,
 		leastConfig + "---\nkernel_time_limit: 1s\n": "second document",
 		leastConfig + "---\n]":                       "second document",
-		"gpus: 7":                                    "cannot unmarshal",
+		"gpus: 7":                                    `line 1: gpus: found "7", want a list`,
 		gpu("kind: nvidia"):                          `gpus[0] (gpu0): socket: a GPU of kind "nvidia" has none; device says which it is`,
 		gpu("kind: voodoo"):                          `gpus[0] (gpu0): kind "voodoo": want "soft" or "nvidia"`,
 		gpu("device: GPU-1"):                         `gpus[0] (gpu0): device, allow_unknown_driver and connections are for kind "nvidia"`,
 		gpu("connections: 4"):                        `gpus[0] (gpu0): device, allow_unknown_driver and connections are for kind "nvidia"`,
 		"gpus: [{name: gpu0, kind: nvidia, connections: 33}]":            "connections 33: want 2 to 32, or 0 for CUDA's own choice",
 		"gpus: [{name: gpu0, kind: nvidia, connections: 1}]":             "connections 1: want 2 to 32",
-		gpu("policy: lottery"):                                           `gpus[0] (gpu0): policy "lottery": want one of ` + strings.Join(fairshare.Names(), ", "),
+		gpu("policy: lottery"):                                           `line 1: gpus[0] (gpu0): policy "lottery": want one of ` + strings.Join(fairshare.Names(), ", "),
 		gpu("accounting: {source: tea}"):                                 `source "tea": want one of auto, registers, events`,
 		gpu("accounting: {interval: 1s}"):                                "interval 1s: want 1ms to 250ms",
 		gpu("time_slices: 3ms"):                                          `gpus[0] (gpu0): time_slices "3ms": want auto or off`,
@@ -120,22 +120,22 @@ func TestConfigRefusals(t *testing.T) {
 		gpu("deep_after: soon"):                                          `time limit "soon"`,
 		gpu("accounting: {idle: maybe}"):                                 `idle mode "maybe": want one of`,
 		gpu("accounting: {poll: -1ms}"):                                  "poll -1ms and quiet 5ms must not be negative",
-		gpu("accounting: {poll: soon}"):                                  "soon",
+		gpu("accounting: {poll: soon}"):                                  `line 1: gpus[0].accounting.poll: found "soon", want a duration with its unit`,
 		gpu("accounting: {poll: 999999h}"):                               "poll 999999h0m0s: want at most 1s, since decisions come once a round",
 		gpu("accounting: {quiet: 1001ms}"):                               "quiet 1.001s: want at most 1s",
 		gpu("accounting: {round: 1h}"):                                   "round 1h0m0s: want at most 1s",
 		gpu("accounting: {piece: 2s}"):                                   "piece 2s: want at most 1s",
 		gpu("deep_after: 61s"):                                           "deep_after 1m1s: want at most 1m0s, or none",
-		leastConfig + "eviction_deadline: 999999h":                       `line 2: time limit "999999h"`,
+		leastConfig + "eviction_deadline: 999999h":                       `line 2: eviction_deadline: time limit "999999h"`,
 		leastConfig + "eviction_deadline: 2m":                            "eviction_deadline 2m0s: want at most 1m0s, or none",
-		leastConfig + "kernel_time_limit: 25h":                           `line 2: time limit "25h": want "none" or a positive duration up to 24h0m0s`,
-		leastConfig + "confinement: {memory_bytes: 1}":                   "memory_bytes 1: want 268435456 to",
+		leastConfig + "kernel_time_limit: 25h":                           `line 2: kernel_time_limit: time limit "25h": want "none" or a positive duration up to 24h0m0s`,
+		leastConfig + "confinement: {memory_bytes: 1}":                   "line 2: confinement: memory_bytes 1: want 268435456 to",
 		leastConfig + "confinement: {memory_bytes: 9000000000000000000}": "memory_bytes 9000000000000000000: want",
 		leastConfig + "confinement: {processes: 3}":                      "processes 3: want 64 to 4194304",
 		leastConfig + "confinement: {processes: 999999999}":              "processes 999999999: want 64 to 4194304",
 		gpu("accounting: {jitter: 1.5}"):                                 "jitter 1.5: want at most 1",
 		gpu("accounting: {jitter: .nan}"):                                "jitter: want a number",
-		gpu("accounting: {quite: 1ms}"):                                  "field quite not found",
+		gpu("accounting: {quite: 1ms}"):                                  "line 1: gpus[0].accounting.quite: unknown key; do you mean quiet?",
 		"gpus: [{name: g, socket: /s}, {name: g, socket: /t}]":           `gpus[1]: a second GPU named "g"`,
 		gpu("max_overhead: 0.9"):                                         "max_overhead 0.9: want 0.005 to 0.5",
 		gpu("max_overhead: .nan"):                                        "max_overhead NaN: want 0.005 to 0.5",
@@ -155,7 +155,7 @@ func TestReadConfig(t *testing.T) {
 	if err := os.WriteFile(path, []byte("gpus: 7"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), path+": ") {
+	if _, err := ReadConfig(path); err == nil || !strings.Contains(err.Error(), path+":1: gpus: ") {
 		t.Errorf("error %v does not name the file", err)
 	}
 	if err := os.WriteFile(path, []byte(leastConfig), 0o600); err != nil {

@@ -9,7 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/vfio/vfiouser"
@@ -44,7 +46,12 @@ const ReadyLine = "ready"
 const readyLimit = 10 * time.Second
 
 // CreateVM implements [api.Host].
-func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
+func (s *Service) CreateVM(by access.Caller, spec api.VMSpec) (api.VM, error) {
+	return s.createVM(by, spec, ipc.Bill{})
+}
+
+// createVM creates a guest that has been charged a bill before.
+func (s *Service) createVM(by access.Caller, spec api.VMSpec, bill ipc.Bill) (api.VM, error) {
 	if spec.BAR2Bytes == 0 {
 		spec.BAR2Bytes = abi.DefaultSharedBytes
 	}
@@ -60,6 +67,8 @@ func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
 	if err != nil {
 		return api.VM{}, err
 	}
+	p.bill = bill
+	p.bill.Executed = 0 // its executors count anew
 	g, err := s.startVM(p)
 	s.admission.Lock()
 	delete(s.pending, spec.Name)
@@ -70,8 +79,11 @@ func (s *Service) CreateVM(spec api.VMSpec) (api.VM, error) {
 	if err != nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, err)
 	}
+	if _, err := s.forgetLost(spec.Name); err != nil {
+		s.log.Warn("forget a lost guest whose name another has", "guest", spec.Name, "err", err)
+	}
 	g.device.loop.Changed(g.sched.ID())
-	s.log.Info("guest created", "guest", spec.Name, "domain", spec.Domain, "gpu", p.device.config.Name, "weight", g.terms().Weight)
+	s.log.Info("guest created", events.Kind(events.GuestCreated), "guest", spec.Name, "domain", spec.Domain, "gpu", p.device.config.Name, "weight", g.terms().Weight, "by", by)
 	return s.VM(spec.Name)
 }
 
@@ -81,6 +93,7 @@ type pendingVM struct {
 	device *device
 	socket string
 	uuid   string // of the domain whose directory the socket is in; empty if it is in none
+	bill   ipc.Bill
 }
 
 // reserve admits a guest, chooses its GPU, and makes its directories.
@@ -124,8 +137,8 @@ func (s *Service) makeGuestDir(dir, uuid string) error {
 // checkSpec returns what is wrong with a specification, as far as that doesn't depend on other
 // guests.
 func checkSpec(spec *api.VMSpec) error {
-	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain),
-		api.CheckTimeLimit(spec.KernelTimeLimit), api.CheckMemoryLimit(spec.MemoryLimitBytes))
+	err := errors.Join(api.CheckName(spec.Name), spec.Terms().Check(), checkBAR2(spec.BAR2Bytes), api.CheckDomain(spec.Domain), api.CheckAccount(spec.Owner, spec.Project),
+		api.CheckMemoryLimit(spec.MemoryLimitBytes))
 	for what, id := range map[string]*int{"uid": spec.UID, "gid": spec.GID} {
 		if id != nil {
 			err = errors.Join(err, api.CheckID(what, *id))
@@ -189,7 +202,7 @@ func (s *Service) startupConfig(p *pendingVM) StartupConfig {
 	spec := &p.spec
 	c := StartupConfig{
 		Spec: ipc.Spec{
-			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Socket: p.socket,
+			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Owner: spec.Owner, Project: spec.Project, Socket: p.socket,
 			GPU:       p.device.ipcGPU(),
 			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
 			KernelTimeLimit: s.config.Load().kernelTimeLimit(spec.KernelTimeLimit),
@@ -219,7 +232,10 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 	c.Spec.Sandbox = proc.sandbox
 	// This comes before the process is told its guest: the next daemon knows which guest it is by
 	// this alone.
-	saved := &savedState{PID: proc.cmd.Process.Pid, Spec: c.Spec, Terms: p.spec.Terms(), At: s.clock.Now()}
+	saved := &savedState{PID: proc.cmd.Process.Pid, Spec: c.Spec, Terms: p.spec.Terms(), Bill: p.bill, At: s.clock.Now(), Own: p.device.ownCount(p.spec.Name)}
+	if saved.Own != nil {
+		saved.OwnBefore = *saved.Own
+	}
 	if saved.Began, err = startTime(saved.PID); err == nil {
 		err = saved.write(s.o.Files, dir)
 	}
@@ -229,25 +245,36 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 	if err != nil {
 		return nil, errors.Join(err, s.discard(proc))
 	}
+	s.mu.Lock()
+	s.processes[saved.PID] = proc
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), contactLimit)
 	defer cancel()
 	g, err = s.adopt(ctx, dir, saved, nil)
 	if err != nil {
+		s.forgetProcess(saved.PID)
 		return nil, errors.Join(err, s.discard(proc))
 	}
 	s.prestartNext(c.Spec.GPU)
 	s.wg.Go(func() {
 		<-g.gone
+		s.forgetProcess(g.pid)
 		select {
 		case <-s.quit: // the daemon ends, and the process goes on
 			return
 		default:
 		}
 		if <-proc.ended; proc.err != nil {
-			s.log.Warn("guest's process", "guest", p.spec.Name, "err", proc.err)
+			s.log.Warn("guest's process", events.Kind(events.GuestProcess), "guest", p.spec.Name, "err", proc.err)
 		}
 	})
 	return g, nil
+}
+
+func (s *Service) forgetProcess(pid int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.processes, pid)
 }
 
 // kill ends a process that may have ended by itself.

@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 
 	"vgpud/fairshare"
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/gpu/nvidia/rm"
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/launchqueue"
 	"vgpud/mediator/scheduler"
@@ -29,8 +31,10 @@ type device struct {
 	config GPUConfig // but for what can be changed while the daemon runs
 	log    *slog.Logger
 	loop   *scheduler.Loop
+	lost   atomic.Uint64 // guests whose virtual GPU was lost
 
 	mu       sync.Mutex
+	cordon   cordon
 	hardware *hardware // what NVIDIA's driver reports; nil until it has reported anything
 }
 
@@ -88,17 +92,18 @@ func (d *device) gpu() api.GPU {
 	problem := d.problem(&st)
 	g := api.GPU{
 		Name: d.config.Name, Kind: d.config.Kind, Model: st.Properties.Name, SMs: st.Properties.SMs, MemoryBytes: st.Properties.MemoryBytes,
-		Policy: st.Policy, VMs: st.Guests, Healthy: problem == "", Problem: problem,
+		Policy: st.Policy, VMs: st.Guests, LostVMs: d.lost.Load(), Healthy: problem == "", Problem: problem,
 		BusyRatio: st.BusyRatio, BusySeconds: st.Busy.Seconds(), IdleSeconds: st.Idle.Seconds(), SwitchingSeconds: st.Switching.Seconds(),
 		Switches: st.Switches, Rounds: st.Rounds,
 		Overruns: counts.Overruns, OverrunSeconds: counts.Overrun.Seconds(),
 		ByKernel: st.ByKernel, Launches: api.Launches(st.Launches), Evictions: apiEvictions(&st.Evictions), Prediction: apiPrediction(st.Accuracy),
 		WatchedSeconds: st.Watched.Seconds(), Polls: st.Polls, Gaps: st.Gaps, GapSeconds: st.GapTime.Seconds(),
 		AccountingSource: w.Source, AccountingSourceReason: w.SourceReason, AccountingCPUSeconds: w.CPU.Seconds(),
-		RealTime: w.RealTime, RealTimeProblem: w.RealTimeProblem, RecordsLost: w.RecordsLost,
+		RealTime: w.RealTime, RealTimeProblem: w.RealTimeProblem, RecordsLost: w.RecordsLost, RecordPauses: w.RecordPauses, RecordPaused: w.RecordPaused,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	g.Cordoned, g.Draining = d.cordon.Cordoned, d.cordon.Draining
 	if d.hardware != nil {
 		g.Hardware = d.hardware.api()
 	}
@@ -203,19 +208,19 @@ func (d *device) report(m *inventory.Message, limited *slog.Logger) {
 	h := d.hardware
 	before := h.health.Problem()
 	if x, failed := h.update(m); failed {
-		limited.Warn("error on a GPU", "gpu", d.config.Name, "xid", x.Number, "what", x.What, "do", x.Do)
+		limited.Warn("error on a GPU", events.Kind(events.GPUError), "gpu", d.config.Name, "xid", x.Number, "what", x.What, "do", x.Do)
 	}
 	if m.Inventory != nil {
 		for _, w := range h.warnings() {
-			d.log.Warn("GPU", "gpu", d.config.Name, "warning", w)
+			d.log.Warn("GPU warning", events.Kind(events.GPUWarning), "gpu", d.config.Name, "warning", w)
 		}
 	}
 	switch after := h.health.Problem(); {
 	case after == before:
 	case after != "":
-		d.log.Error("GPU can't be used", "gpu", d.config.Name, "err", after)
+		d.log.Error("GPU can't be used", events.Kind(events.GPUFailed), "gpu", d.config.Name, "err", after)
 	default:
-		d.log.Info("GPU can be used again", "gpu", d.config.Name)
+		d.log.Info("GPU can be used again", events.Kind(events.GPURecovered), "gpu", d.config.Name)
 	}
 }
 

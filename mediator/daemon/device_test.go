@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -13,6 +15,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
+	"vgpud/mediator/budget"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/sandbox"
 )
@@ -34,7 +37,8 @@ func (g nvidiaGPU) Properties() gpu.Properties {
 func newDevice(t *testing.T, kind string, log *slog.Logger) (*Service, *device) {
 	t.Helper()
 	s := &Service{
-		clock: clock.Real{}, log: log, guests: make(map[string]*guest), silent: make(map[string]*silentGuest), pending: make(map[string]*pendingVM),
+		ledger: budget.Open(budget.Options{Path: filepath.Join(t.TempDir(), budgetsFile), Log: slog.New(slog.DiscardHandler), Now: time.Now}),
+		clock:  clock.Real{}, log: log, guests: make(map[string]*guest), silent: make(map[string]*silentGuest), pending: make(map[string]*pendingVM),
 		o: Options{Open: func(context.Context, ipc.GPU) (gpu.Monitor, error) { return nvidiaGPU{}, nil }},
 	}
 	var err error
@@ -127,9 +131,9 @@ func TestErrorsOfGPUs(t *testing.T) {
 		t.Errorf("when the driver asks for no recovery: %s", g.Problem)
 	}
 	for _, line := range []string{
-		`level=WARN msg="error on a GPU" gpu=gpu0 xid=31 what="a kernel or copy used an address that is not mapped" do=""`,
-		`level=ERROR msg="GPU can't be used" gpu=gpu0 err="Xid 79`,
-		`level=INFO msg="GPU can be used again" gpu=gpu0`,
+		`level=WARN msg="error on a GPU" event=gpu-error gpu=gpu0 xid=31 what="a kernel or copy used an address that is not mapped" do=""`,
+		`level=ERROR msg="GPU can't be used" event=gpu-failed gpu=gpu0 err="Xid 79`,
+		`level=INFO msg="GPU can be used again" event=gpu-recovered gpu=gpu0`,
 	} {
 		if !strings.Contains(log.String(), line) {
 			t.Errorf("the log has no %s:\n%s", line, log)

@@ -13,8 +13,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// TestOperations compares docs/operations.md with the package: the keys of the configuration and
-// the names of the metrics.
+// TestOperations compares docs/operations.md with the package: the keys of the configuration.
 func TestOperations(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
@@ -30,22 +29,13 @@ func TestOperations(t *testing.T) {
 	}
 
 	var described []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_.\\[\\]]+)` \\|").FindAllStringSubmatch(section("Configuration"), -1) {
-		described = append(described, m[1])
+	for _, m := range regexp.MustCompile("(?m)^\\| (`[a-z_.\\[\\]]+`(?:, `[a-z_.\\[\\]]+`)*) \\|").FindAllStringSubmatch(section("Configuration"), -1) {
+		described = append(described, regexp.MustCompile(`[a-z_.\[\]]+`).FindAllString(m[1], -1)...)
 	}
 	if diff := cmp.Diff(keys(reflect.TypeFor[Config](), ""), sorted(described)); diff != "" {
 		t.Errorf("the configuration's keys (-there are +described):\n%s", diff)
 	}
 
-	names := func(expression, text string) (all []string) {
-		for _, m := range regexp.MustCompile(expression).FindAllStringSubmatch(text, -1) {
-			all = append(all, m[1])
-		}
-		return sorted(all)
-	}
-	if diff := cmp.Diff(names("(?m)^# HELP (vgpud_[a-z_]+) ", scrape(t, twoGuests)), names("`(vgpud_[a-z_]+)`", section("Metrics"))); diff != "" {
-		t.Errorf("the metrics (-there are +described):\n%s", diff)
-	}
 }
 
 func sorted(names []string) []string {
@@ -81,7 +71,7 @@ func keys(typ reflect.Type, prefix string) (all []string) {
 		case tag == "" || tag == "-":
 		case f.Type.Kind() == reflect.Struct:
 			all = append(all, keys(f.Type, key+".")...)
-		case f.Type.Kind() == reflect.Slice:
+		case f.Type.Kind() == reflect.Slice && f.Type.Elem().Kind() == reflect.Struct:
 			all = append(all, keys(f.Type.Elem(), key+"[].")...)
 		default:
 			all = append(all, key)

@@ -8,7 +8,10 @@ import (
 	"strconv"
 	"time"
 
+	"vgpud/fairshare/quota"
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/libvirt"
 	"vgpud/mediator/libvirt/domain"
@@ -73,11 +76,11 @@ func (f *follower) Changed(ctx context.Context, src libvirt.Source, e libvirt.Ev
 	seen := parseDomain(d)
 	log := f.service.log.With("domain", d.Name, "uuid", e.UUID)
 	if seen.problem != nil {
-		log.Warn("the domain's metadata; its guests keep what they have", "err", seen.problem)
+		log.Warn("the domain's metadata; its guests keep what they have", events.Kind(events.DomainProblem), "err", seen.problem)
 	}
 	for _, c := range seen.consequences(guests, e.Metadata) {
 		if err := f.carryOut(c); err != nil {
-			log.Warn("follow the domain", "guest", c.guest, "err", err)
+			log.Warn("follow the domain", events.Kind(events.DomainProblem), "guest", c.guest, "err", err)
 		}
 	}
 }
@@ -88,18 +91,25 @@ func (f *follower) carryOut(c consequence) error {
 		if t, ok := f.service.silentGuest(c.guest); ok {
 			return f.service.endSilent(t)
 		}
+		if f.service.isLost(c.guest) {
+			_, err := f.service.forgetLost(c.guest)
+			return err
+		}
 		ended, err := f.service.end(c.guest, func(g *guest) bool { return g.pid == c.pid })
 		if ended {
-			f.service.log.Warn("guest released: its domain is not running, and libvirt's hook had not said so", "guest", c.guest)
+			f.service.log.Warn("guest released: its domain is not running, and libvirt's hook had not said so", events.Kind(events.GuestReleased), "guest", c.guest)
 		}
 		return err
 	}
 	if _, ok := f.service.silentGuest(c.guest); ok {
 		return nil // it follows the domain's next change after it was adopted
 	}
+	if f.service.isLost(c.guest) {
+		return nil
+	}
 	var err error
 	if c.update != (api.VMUpdate{}) {
-		_, err = f.service.UpdateVM(c.guest, c.update)
+		_, err = f.service.UpdateVM(access.Self("libvirt"), c.guest, c.update)
 	}
 	if err == nil && c.granted != nil {
 		// What could not be granted is not saved, and tried again.
@@ -118,6 +128,16 @@ type member struct {
 	// for the next daemon. So a change of the metadata while no daemon ran can be told from a
 	// change over the API, which holds until the metadata changes.
 	granted *api.Terms
+	// timeLimit is the limit of its kernels' time that was asked for last.
+	timeLimit time.Duration
+}
+
+// budget returns the guest's own budget.
+func (m *member) budget() (b quota.Budget) {
+	if m.Budget != nil {
+		b = m.Budget.Budget
+	}
+	return b
 }
 
 // members returns the guests of a domain, in order of their names.
@@ -129,6 +149,7 @@ func (s *Service) members(uuid string) []member {
 		}
 		m := member{VM: v}
 		if g, err := s.guest(v.Name); err == nil {
+			m.timeLimit = g.terms().KernelTimeLimit
 			if t := g.domainNow().Granted; t != nil {
 				granted := api.Terms(*t)
 				m.granted = &granted
@@ -146,7 +167,9 @@ func (s *Service) saveGranted(name string, pid int, t api.Terms) error {
 		return err
 	}
 	if g.pid != pid {
-		return notFound(name)
+		s.mu.RLock()
+		defer s.mu.RUnlock()
+		return s.notFound(name)
 	}
 	granted := ipc.Terms(t)
 	g.setDomain(func(d *ipc.Domain) { d.Granted = &granted })
@@ -159,6 +182,8 @@ type domainState struct {
 	name   string
 	active bool // also false if there is no such domain any more
 	gpus   domain.Devices
+	// account names who pays for the domain's usage, as far as its metadata tells.
+	account domain.Account
 	// problem is what is wrong with its metadata.
 	problem error
 }
@@ -166,6 +191,10 @@ type domainState struct {
 // parseDomain returns what matters of a domain.
 func parseDomain(d libvirt.Domain) domainState {
 	s := domainState{name: d.Name, active: d.Active}
+	if d.XML != "" {
+		// What is wrong with the XML is a problem only if it has something of vgpud's.
+		s.account, _ = domain.AccountOf([]byte(d.XML))
+	}
 	if !domain.Concerns([]byte(d.XML)) {
 		return s
 	}
@@ -203,10 +232,13 @@ func (s *domainState) consequences(guests []member, set bool) []consequence {
 		if s.name != v.Domain {
 			c.update.Domain = &s.name
 		}
+		if s.account != (domain.Account{}) && s.account != (domain.Account{Owner: v.Owner, Project: v.Project}) {
+			c.update.Owner, c.update.Project = &s.account.Owner, &s.account.Project
+		}
 		if want, ok := s.terms(&v.VM); ok && s.problem == nil {
 			changed := v.granted == nil || *v.granted != want
 			if set || v.granted != nil && changed {
-				difference(&v.VM, want, &c.update)
+				difference(v, want, &c.update)
 			}
 			if changed {
 				c.granted, c.pid = &want, v.PID
@@ -234,7 +266,7 @@ func (s *domainState) terms(v *api.VM) (t api.Terms, ok bool) {
 }
 
 // difference puts into an update the terms that differ from what is wanted.
-func difference(v *api.VM, want api.Terms, u *api.VMUpdate) {
+func difference(v *member, want api.Terms, u *api.VMUpdate) {
 	if want.Weight != v.Weight {
 		u.Weight = &want.Weight
 	}
@@ -243,6 +275,12 @@ func difference(v *api.VM, want api.Terms, u *api.VMUpdate) {
 	}
 	if want.Guarantee != v.Guarantee {
 		u.Guarantee = &want.Guarantee
+	}
+	if want.Budget != v.budget() {
+		u.Budget = &want.Budget
+	}
+	if want.KernelTimeLimit != v.timeLimit {
+		u.KernelTimeLimit = &want.KernelTimeLimit
 	}
 	if want.PriorityCeiling != v.PriorityCeiling {
 		u.PriorityCeiling = &want.PriorityCeiling

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -23,7 +24,7 @@ func TestConsequences(t *testing.T) {
 	two := []api.VM{of("web", "web", "gpu0.sock", 1), of("web-1", "web", "gpu1.sock", 1)}
 	three, half := 3.0, 0.5
 	one, none, four := 1.0, 0.0, 4
-	name := "shop"
+	name, second := "shop", time.Second
 	for what, c := range map[string]struct {
 		seen   domainState
 		guests []api.VM
@@ -37,6 +38,7 @@ func TestConsequences(t *testing.T) {
 		"another name":            {seen: domainState{name: "shop", active: true}, guests: two[:1], want: []consequence{{guest: "web", update: api.VMUpdate{Domain: &name}}}},
 		"another weight":          {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}, {Weight: 3}}}, guests: two, terms: true, want: []consequence{{guest: "web-1", update: api.VMUpdate{Weight: &three}}}},
 		"all terms":               {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 3, Cap: 0.5, Guarantee: 0.5, PriorityCeiling: 4}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &three, Cap: &half, Guarantee: &half, PriorityCeiling: &four}}}},
+		"another time limit":      {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}, {KernelTimeLimit: time.Second}}}, guests: two, terms: true, want: []consequence{{guest: "web-1", update: api.VMUpdate{KernelTimeLimit: &second}}}},
 		"back to the defaults":    {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}}}, guests: []api.VM{{Name: "web", Domain: "web", Socket: "gpu0.sock", Weight: 3, Cap: 0.5}}, terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &one, Cap: &none}}}},
 		"metadata taken out":      {seen: domainState{name: "web", active: true}, guests: two, terms: true},
 		"attached at run time":    {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 1}}}, guests: append(two[:1:1], of("web-9", "web", "gpu9.sock", 8)), terms: true},
@@ -76,7 +78,7 @@ func TestChangedMetadata(t *testing.T) {
 		"not known":       {want: []consequence{{guest: "web", granted: &now}}},
 		"not known, told": {told: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &five}, granted: &now}}},
 	} {
-		got := seen.consequences([]member{{v, c.granted}}, c.told)
+		got := seen.consequences([]member{{VM: v, granted: c.granted}}, c.told)
 		if diff := cmp.Diff(c.want, got, cmp.AllowUnexported(consequence{})); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", what, diff)
 		}

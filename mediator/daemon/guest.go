@@ -8,10 +8,13 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"vgpud/gpu"
 	"vgpud/mediator/api"
+	"vgpud/mediator/budget"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/scheduler"
 	"vgpud/mediator/statefile"
@@ -25,6 +28,7 @@ type guest struct {
 	spec    ipc.Spec // but for Domain and Granted, which are domain below
 	pid     int
 	started uint64 // when the process began: see startTime
+	life    string // the guest's name in the record of usage
 	// process is known by a descriptor, so that a later process with that PID is not mistaken for
 	// it.
 	process *os.Process
@@ -32,10 +36,12 @@ type guest struct {
 	conn    *ipc.Conn
 	device  *device
 	sched   *scheduler.Guest
+	budget  *budget.Guest
 	// controller takes the guest's contexts off the hardware and puts them back.
 	controller *suspend.Controller
 	output     *guestproc.Output // of the guest's process, if an earlier daemon started that
 	gone       chan struct{}     // closed when the guest is forgotten
+	ending     atomic.Bool       // the daemon has asked its process to end
 	// cleanupErr is why what the guest left could not be removed. It is set before gone is closed.
 	cleanupErr error
 
@@ -44,8 +50,12 @@ type guest struct {
 	dir    string     // where state is saved; empty once nothing is to be saved any more
 	saved  savedState // what is there
 
+	ownBefore time.Duration // see savedState
+
 	mu     sync.Mutex
 	domain ipc.Domain
+	// unaccounted is see api.VM.
+	unaccounted time.Duration
 	// The largest counts that were reported, since what a guest's page says may go back.
 	reportedWork      ipc.Counters
 	reportedDoorbells uint64
@@ -85,8 +95,9 @@ func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 		return nil, errors.Join(err, process.Release())
 	}
 	return &guest{
-		spec: saved.Spec, domain: ipc.Domain{Name: saved.Spec.Domain, Granted: saved.Spec.Granted},
-		pid: saved.PID, started: saved.Began, process: process, page: page, conn: conn, gone: make(chan struct{}),
+		spec: saved.Spec, life: life(saved.PID, saved.Began),
+		domain: ipc.Domain{Name: saved.Spec.Domain, Granted: saved.Spec.Granted, Owner: saved.Spec.Owner, Project: saved.Spec.Project},
+		pid:    saved.PID, started: saved.Began, process: process, page: page, conn: conn, gone: make(chan struct{}),
 	}, nil
 }
 
@@ -137,7 +148,7 @@ func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool
 			// Otherwise it would go on without being governed. The end of its connection tells that
 			// it has ended.
 			if malformed <= maxMalformed {
-				log.Error("guest's connection is broken, and its process is killed", "guest", g.spec.Name, "err", err)
+				log.Error("guest's connection is broken, and its process is killed", events.Kind(events.GuestKilled), "guest", g.spec.Name, "err", err)
 			}
 			malformed = maxMalformed + 1
 			if err := kill(g.process); err != nil {
@@ -174,6 +185,12 @@ func (g *guest) domainNow() ipc.Domain {
 	return g.domain
 }
 
+func (g *guest) unaccountedNow() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unaccounted
+}
+
 // setDomain changes what is known of the guest's domain.
 func (g *guest) setDomain(change func(*ipc.Domain)) {
 	g.mu.Lock()
@@ -193,15 +210,16 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	g.reportedDoorbells = max(g.reportedDoorbells, g.page.Doorbells())
 	work := &g.reportedWork
 	v := api.VM{
-		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, GPU: g.spec.GPU.Name,
+		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, Owner: g.domain.Owner, Project: g.domain.Project,
+		Sanction: st.Sanction, GPU: g.spec.GPU.Name,
 		Weight: st.Terms.Weight, Cap: st.Terms.Cap, Guarantee: st.Terms.Guarantee, PriorityCeiling: st.Terms.PriorityCeiling,
 		Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,
 		Contexts: st.Activity.Contexts, Active: st.Active, Suspended: st.Suspended,
-		GPUSeconds: st.Bill.Used.Seconds(), Share: st.Share, Entitled: st.Entitled,
-		SuspendedSeconds: st.Bill.Suspended.Seconds(), Suspensions: st.Bill.Suspensions,
+		GPUSeconds: st.Bill.Used.Seconds(), Share: st.Share, Entitled: st.Entitled, BusyRatio: st.BusyRatio,
+		UnaccountedSeconds: g.unaccounted.Seconds(), SuspendedSeconds: st.Bill.Suspended.Seconds(), Suspensions: st.Bill.Suspensions,
 		Kernels: work.Kernels, Errors: work.Errors, CopiedBytes: work.CopiedBytes,
-		Commands: work.Commands, Doorbells: g.reportedDoorbells, MemoryLimitBytes: g.spec.MemoryLimit,
-		KernelTimeLimit: g.spec.KernelTimeLimit,
+		Commands: work.Commands, Doorbells: g.reportedDoorbells, MemoryUsedBytes: g.memoryUsed(&st.Activity), MemoryLimitBytes: g.spec.MemoryLimit,
+		KernelTimeLimit: st.TimeLimit,
 		Preemption: api.Preemption{
 			Evictions: work.Evictions, EvictionSeconds: work.EvictionTime.Seconds(),
 			Caused: st.Bill.Caused, ChargedSeconds: st.Bill.Charged.Seconds(), Unresponsive: work.Unresponsive, IgnoredPriorities: work.IgnoredPriorities,
@@ -209,14 +227,27 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		},
 		Control: apiControl(g.controller.State()), Peer: apiPeer(g.spec.Peer), Confinement: apiConfinement(g.spec.Sandbox),
 	}
+	v.Budget, v.OwnerBudget = g.budget.Status()
 	for _, id := range st.Groups {
 		v.Groups = append(v.Groups, uint16(id))
 	}
 	if counts.Busy != nil {
-		s := counts.Busy[g.spec.Name].Seconds()
+		s := max(counts.Busy[g.spec.Name]-g.ownBefore, 0).Seconds()
 		v.GPUSecondsOwn = &s
 	}
 	return v
+}
+
+// memoryUsed returns the GPU memory that the guest has taken, in bytes. Its processes can write any
+// number on its page, so it is at most what they can have.
+func (g *guest) memoryUsed(a *scheduler.Activity) uint64 {
+	used := min(a.MemoryBytes, api.MaxMemoryLimit)
+	for _, most := range []uint64{g.spec.MemoryLimit, g.device.loop.Properties().MemoryBytes} {
+		if most > 0 {
+			used = min(used, most)
+		}
+	}
+	return used
 }
 
 func apiPeer(p *ipc.Peer) *api.Peer {

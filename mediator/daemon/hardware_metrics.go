@@ -47,7 +47,7 @@ var hardwareMetrics = []hardwareMetric{
 var (
 	gpuXids      = prometheus.NewDesc("vgpud_gpu_xid_errors_total", "Errors of the GPU that the driver reported since the daemon started, by Xid.", []string{"gpu", "xid"}, nil)
 	gpuThrottled = prometheus.NewDesc("vgpud_gpu_throttled", "Whether the GPU's clocks are low for a reason other than idleness.", []string{"gpu", "reason"}, nil)
-	gpuHardware  = prometheus.NewDesc("vgpud_gpu_hardware_info", "The GPU's names and modes, by its driver.", []string{"gpu", "uuid", "pci", "driver", "cuda", "mig", "compute_mode", "persistence"}, nil)
+	gpuHardware  = prometheus.NewDesc("vgpud_gpu_hardware_info", "The GPU's names and modes, by its driver; always 1.", []string{"gpu", "uuid", "pci", "driver", "cuda", "mig", "compute_mode", "persistence"}, nil)
 )
 
 func describeHardware(ch chan<- *prometheus.Desc) {

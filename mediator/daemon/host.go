@@ -1,12 +1,15 @@
 package daemon
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"vgpud/gpu"
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 )
 
@@ -27,6 +30,11 @@ func (s *Service) VMs() []api.VM {
 			vms = append(vms, v)
 		}
 	}
+	for name := range s.lost {
+		if v := s.lostGuest(name); v != nil {
+			vms = append(vms, v.VM)
+		}
+	}
 	slices.SortFunc(vms, func(a, b api.VM) int { return strings.Compare(a.Name, b.Name) })
 	return vms
 }
@@ -39,16 +47,19 @@ func (s *Service) VM(name string) (api.VM, error) {
 		}
 	}
 	g, err := s.guest(name)
-	if err != nil {
-		return api.VM{}, err
+	var counts gpu.Counts
+	if err == nil {
+		counts = g.device.loop.Counts()
 	}
-	counts := g.device.loop.Counts()
 	s.mu.RLock() // so that its page stays open
 	defer s.mu.RUnlock()
-	if s.guests[name] != g {
-		return api.VM{}, notFound(name)
+	if err == nil && s.guests[name] == g {
+		return g.vm(s.clock.Now(), counts), nil
 	}
-	return g.vm(s.clock.Now(), counts), nil
+	if v := s.lostGuest(name); v != nil { // perhaps since a moment ago
+		return v.VM, nil
+	}
+	return api.VM{}, s.notFound(name)
 }
 
 // guest returns the guest with a name.
@@ -58,11 +69,14 @@ func (s *Service) guest(name string) (*guest, error) {
 	if g, ok := s.guests[name]; ok {
 		return g, nil
 	}
-	return nil, notFound(name)
+	if v := s.lostGuest(name); v != nil {
+		return nil, fmt.Errorf("guest %q is lost: %s: %w", name, v.Lost, api.ErrInUse)
+	}
+	return nil, s.notFound(name)
 }
 
 // UpdateVM implements [api.Host].
-func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
+func (s *Service) UpdateVM(by access.Caller, name string, u api.VMUpdate) (api.VM, error) {
 	if u.Guarantee != nil {
 		// The guarantees of all guests must not change while one is admitted.
 		s.admission.Lock()
@@ -75,40 +89,46 @@ func (s *Service) UpdateVM(name string, u api.VMUpdate) (api.VM, error) {
 	if err != nil {
 		return api.VM{}, err
 	}
-	if err := s.update(g, &u); err != nil {
+	if err := s.update(by, g, &u); err != nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", name, err)
 	}
 	return s.VM(name)
 }
 
 // update changes a guest, which may leave meanwhile.
-func (s *Service) update(g *guest, u *api.VMUpdate) error {
+func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 	if u.Guarantee != nil && *u.Guarantee > g.terms().Guarantee {
 		c := s.capacity(g.device, g.spec.Name)
 		if err := c.admit(*u.Guarantee); err != nil {
 			return err
 		}
 	}
-	if u.Domain != nil {
-		if err := api.CheckDomain(*u.Domain); err != nil {
-			return err
+	was := g.domainNow()
+	next := was
+	for field, value := range map[*string]*string{&next.Name: u.Domain, &next.Owner: u.Owner, &next.Project: u.Project} {
+		if value != nil {
+			*field = *value
 		}
 	}
-	was := g.domainNow().Name
-	rename := func(name string) { g.setDomain(func(d *ipc.Domain) { d.Name = name }) }
-	if u.Domain != nil {
-		rename(*u.Domain)
+	if err := errors.Join(api.CheckDomain(next.Name), api.CheckAccount(next.Owner, next.Project)); err != nil {
+		return err
 	}
+	name := func(as ipc.Domain) {
+		g.setDomain(func(d *ipc.Domain) { d.Name, d.Owner, d.Project = as.Name, as.Owner, as.Project })
+		g.budget.SetOwner(as.Owner)
+	}
+	name(next)
 	changed, err := s.grant(g, u)
-	if err != nil && u.Domain != nil {
-		rename(was)
+	if err != nil {
+		name(was)
 	}
 	if err != nil || !changed {
 		return err
 	}
 	g.device.loop.Changed(g.sched.ID())
 	t := g.terms()
-	s.log.Info("terms", "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling)
+	s.log.Info("settings changed", events.Kind(events.SettingsChanged), "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling,
+		"kernel_time_limit", g.sched.TimeLimit(), "by", by)
 	return nil
 }
 
@@ -132,13 +152,18 @@ func (s *Service) GPU(name string) (api.GPU, error) {
 }
 
 // UpdateGPU implements [api.Host].
-func (s *Service) UpdateGPU(name string, u api.GPUUpdate) (api.GPU, error) {
+func (s *Service) UpdateGPU(by access.Caller, name string, u api.GPUUpdate) (api.GPU, error) {
 	d, err := s.device(name)
 	if err != nil {
 		return api.GPU{}, err
 	}
 	if u.Policy != nil {
-		if err := s.updatePolicy(d, *u.Policy); err != nil {
+		if err := s.updatePolicy(by, d, *u.Policy); err != nil {
+			return api.GPU{}, fmt.Errorf("GPU %s: %w", name, err)
+		}
+	}
+	if u.Cordoned != nil || u.Draining != nil || u.EndContexts {
+		if err := s.updateCordon(by, d, &u); err != nil {
 			return api.GPU{}, fmt.Errorf("GPU %s: %w", name, err)
 		}
 	}
@@ -152,6 +177,9 @@ func (s *Service) Health() api.Health {
 		if !g.Healthy {
 			h.Problems = append(h.Problems, "GPU "+g.Name+": "+g.Problem)
 		}
+		if c := (cordon{g.Cordoned, g.Draining}); c.Cordoned {
+			h.Cordoned = append(h.Cordoned, "GPU "+g.Name+" "+c.text())
+		}
 	}
 	for _, t := range s.silentGuests() {
 		if v, silent := t.vm(); silent {
@@ -159,12 +187,24 @@ func (s *Service) Health() api.Health {
 		}
 	}
 	s.mu.RLock()
+	for name := range s.lost {
+		if v := s.lostGuest(name); v != nil && !v.vmEnded() {
+			h.Problems = append(h.Problems, "guest "+name+" is lost: "+v.Lost)
+		}
+	}
 	for name, g := range s.guests {
 		if problem := g.controller.State().Problem; problem != "" {
 			h.Problems = append(h.Problems, "guest "+name+": "+problem)
 		}
 	}
 	s.mu.RUnlock()
+	if s.usage != nil {
+		h.UsageProblems = s.usage.Problems()
+		h.Problems = append(h.Problems, h.UsageProblems...)
+	}
+	if problem := s.audit.Problem(); problem != "" {
+		h.Problems = append(h.Problems, problem)
+	}
 	slices.Sort(h.Problems)
 	h.Healthy = len(h.Problems) == 0
 	return h

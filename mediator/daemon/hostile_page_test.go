@@ -75,8 +75,9 @@ type oneVM struct {
 	v api.VM
 }
 
-func (h oneVM) VMs() []api.VM   { return []api.VM{h.v} }
-func (h oneVM) GPUs() []api.GPU { return nil }
+func (h oneVM) VMs() []api.VM      { return []api.VM{h.v} }
+func (h oneVM) GPUs() []api.GPU    { return nil }
+func (h oneVM) Health() api.Health { return api.Health{} }
 
 // TestPageWordsAreBounded: whatever a guest's processes write on its page, the API and the metrics
 // show possible values, and counters do not go back.

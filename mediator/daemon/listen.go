@@ -10,12 +10,12 @@ import (
 	"os"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
+	"vgpud/mediator/web"
 )
 
 // A daemon that was killed may have forked a process just before, which holds its socket until it
@@ -50,50 +50,86 @@ func awaitUnused(ctx context.Context, c clock.Clock, path string) error {
 	}
 }
 
-// listen opens the API's socket, which only its owner may use, and the one for metrics if that is
-// configured.
-func (s *Service) listen(ctx context.Context) ([]net.Listener, error) {
-	path := s.o.Config.Socket
-	if err := awaitUnused(ctx, s.clock, path); err != nil {
+// listener is a listener with what it serves.
+type listener struct {
+	net.Listener
+	metrics bool                   // alone
+	hosts   func(name string) bool // by which requests may call the daemon
+}
+
+// listen opens the API's socket, which its owner and the configured group may use, and the
+// listeners for other hosts and for metrics if those are configured.
+func (s *Service) listen(ctx context.Context) (all []listener, err error) {
+	defer func() {
+		if err != nil {
+			for _, l := range all {
+				err = errors.Join(err, l.Close())
+			}
+			all = nil
+		}
+	}()
+	c := &s.o.Config
+	if err := awaitUnused(ctx, s.clock, c.Socket); err != nil {
 		return nil, err
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(c.Socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("remove a stale socket: %w", err)
 	}
 	old := unix.Umask(0o177)
-	l, err := net.Listen("unix", path)
+	l, err := net.Listen("unix", c.Socket)
 	unix.Umask(old)
 	if err != nil {
 		return nil, fmt.Errorf("listen for API requests: %w", err)
 	}
-	if s.o.Config.Metrics == "" {
-		return []net.Listener{l}, nil
+	all = append(all, listener{Listener: access.Limit(l), hosts: web.LoopbackOrLabel})
+	if err := s.shareSocket(); err != nil {
+		return all, err
 	}
-	m, err := net.Listen("tcp", s.o.Config.Metrics)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("listen for requests for metrics: %w", err), l.Close())
+	if c.TLS.Address != "" {
+		l, err := s.listenTLS(c.TLS.Address)
+		if err != nil {
+			return all, err
+		}
+		all = append(all, listener{Listener: l, hosts: web.Anywhere})
 	}
-	return []net.Listener{l, m}, nil
+	if c.Metrics != "" {
+		l, err := net.Listen("tcp", c.Metrics)
+		if err != nil {
+			return all, fmt.Errorf("listen for requests for metrics: %w", err)
+		}
+		all = append(all, listener{Listener: access.Limit(l), metrics: true})
+	}
+	return all, nil
 }
 
-// serve answers requests on the listeners. The first is the API's; one on TCP answers requests for
-// metrics alone.
-func (s *Service) serve(listeners []net.Listener, fail func(error)) []*http.Server {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{s})
-	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
+// apiHandler returns the API for the callers that caller names.
+func (s *Service) apiHandler(caller func(*http.Request) access.Caller, metrics http.Handler) http.Handler {
+	return api.Handler(s, api.HandlerOptions{Caller: caller, Audit: s.audit.Write, Events: s.events, Metrics: metrics, Log: s.log})
+}
+
+// serve answers requests on the listeners. page, if not nil, is the page's own.
+func (s *Service) serve(listeners []listener, page net.Listener, fail func(error)) []*http.Server {
+	metrics := newMetrics(s)
+	handler := s.withPage(s.apiHandler(s.caller, metrics), s.caller)
 	var servers []*http.Server
-	for i, l := range listeners {
-		h := api.Handler(s, metrics, s.log)
-		if i > 0 {
-			mux := http.NewServeMux()
-			mux.Handle("GET /metrics", metrics)
-			h = mux
+	if page != nil {
+		servers = append(servers, s.servePage(page, s.apiHandler(anybody, metrics), fail))
+	}
+	for _, l := range listeners {
+		h := web.Guard(handler, l.hosts)
+		serve := (*http.Server).Serve
+		if l.metrics {
+			var err error
+			if h, err = metricsPages(s, metrics); err != nil {
+				fail(err)
+				continue
+			}
+			serve = func(server *http.Server, l net.Listener) error { return s.serveMetrics(l, server) }
 		}
-		server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+		server := api.NewServer(h, s.log)
 		servers = append(servers, server)
 		s.wg.Go(func() {
-			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			if err := serve(server, l); !errors.Is(err, http.ErrServerClosed) {
 				fail(fmt.Errorf("serve the API: %w", err))
 			}
 		})

@@ -2,15 +2,17 @@ package daemon
 
 import (
 	"cmp"
+	"runtime"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"vgpud/mediator/api"
 	"vgpud/mediator/launchqueue"
 )
 
 // collector gives Prometheus what the API shows. Labels are gpu, vm and domain: the libvirt
-// domain's name, or the guest's if it belongs to no domain.
+// domain's name, or empty if the guest belongs to no domain.
 type collector struct{ host api.Host }
 
 // metric is one time series for each guest or GPU.
@@ -47,13 +49,25 @@ const (
 
 var vmMetrics = []metric[api.VM]{
 	vmMetric("gpu_seconds_total", "Compute time that the guest used, by accounting.", counter, func(v api.VM) float64 { return v.GPUSeconds }),
-	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately.", gauge, func(v api.VM) float64 { return v.Share }),
+	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately; compare it with the busy ratio, which is of the GPU's time.", gauge, func(v api.VM) float64 { return v.Share }),
 	vmMetric("entitled_ratio", "What the guest's weight, cap and guarantee entitle it to among the active guests.", gauge, func(v api.VM) float64 { return v.Entitled }),
+	vmMetric("busy_ratio", "The part of the GPU's time that the guest used lately.", gauge, func(v api.VM) float64 { return v.BusyRatio }),
+	vmMetric("lost", "Whether the guest's virtual GPU was lost; its counters stay as they were.", gauge, func(v api.VM) float64 { return boolValue(v.Lost != "") }),
+	vmMetric("memory_used_bytes", "GPU memory that the guest has in use.", gauge, func(v api.VM) float64 { return float64(v.MemoryUsedBytes) }),
+	vmMetric("memory_limit_bytes", "GPU memory that the guest may use; 0 without a limit.", gauge, func(v api.VM) float64 { return float64(v.MemoryLimitBytes) }),
+	vmMetric("kernel_time_limit_seconds", "GPU time after which a kernel of the guest is ended; 0 without a limit.", gauge, func(v api.VM) float64 { return v.KernelTimeLimit.Seconds() }),
+	vmMetric("active", "Whether the guest had work in the last round.", gauge, func(v api.VM) float64 { return boolValue(v.Active) }),
 	vmMetric("weight", "The guest's weight.", gauge, func(v api.VM) float64 { return v.Weight }),
 	vmMetric("cap_ratio", "The part of the GPU's time that the guest never gets more than; 1 without a cap.", gauge, func(v api.VM) float64 { return cmp.Or(v.Cap, 1) }),
 	vmMetric("guarantee_ratio", "The part of the GPU's time that the guest gets while it has work; 0 without a guarantee.", gauge, func(v api.VM) float64 { return v.Guarantee }),
+	vmMetric("budget_used_seconds", "GPU time that counts for the guest's budget in the present period; 0 without a budget.", gauge, func(v api.VM) float64 { return budgetOf(v.Budget).Used.Seconds() }),
+	vmMetric("budget_soft_seconds", "The soft limit of the guest's budget; 0 without one.", gauge, func(v api.VM) float64 { return budgetOf(v.Budget).Budget.Soft.Seconds() }),
+	vmMetric("budget_hard_seconds", "The hard limit of the guest's budget; 0 without one.", gauge, func(v api.VM) float64 { return budgetOf(v.Budget).Budget.Hard.Seconds() }),
+	vmMetric("budget_level", "How much of the guest's budget is used: 0 within its limits, 1 over the soft one, 2 over the hard one.", gauge, func(v api.VM) float64 { return float64(budgetOf(v.Budget).Level) }),
+	vmMetric("budget_sanction", "What the budgets of the guest and its owner mean for it now: 0 nothing, 1 it is throttled, 2 it is held.", gauge, func(v api.VM) float64 { return float64(v.Sanction) }),
 	vmMetric("suspensions_total", "Times the guest's channels were suspended.", counter, func(v api.VM) float64 { return float64(v.Suspensions) }),
 	vmMetric("suspended_seconds_total", "Time for which the guest's channels were suspended.", counter, func(v api.VM) float64 { return v.SuspendedSeconds }),
+	vmMetric("unaccounted_seconds_total", "The most compute time beyond the recorded GPU time that the guest can have used while no daemon ran.", counter, func(v api.VM) float64 { return v.UnaccountedSeconds }),
 	vmMetric("suspended", "Whether the guest's channels are suspended now.", gauge, func(v api.VM) float64 { return boolValue(v.Suspended) }),
 	vmMetric("attached", "Whether a VMM is connected.", gauge, func(v api.VM) float64 { return boolValue(v.Attached) }),
 	vmMetric("kernels_total", "Kernels that ran to their end.", counter, func(v api.VM) float64 { return float64(v.Kernels) }),
@@ -62,16 +76,16 @@ var vmMetrics = []metric[api.VM]{
 	vmMetric("commands_total", "Commands fetched from the guest's rings.", counter, func(v api.VM) float64 { return float64(v.Commands) }),
 	vmMetric("doorbells_total", "Doorbells that the guest rang.", counter, func(v api.VM) float64 { return float64(v.Doorbells) }),
 	vmMetric("contexts", "Contexts that the guest has.", gauge, func(v api.VM) float64 { return float64(v.Contexts) }),
-	vmMetric("priority_ceiling", "The highest priority that the guest's launches may have.", gauge, func(v api.VM) float64 { return float64(v.PriorityCeiling) }),
+	vmMetric("priority_ceiling", "The highest priority that the guest's launches may have, 0 to 15.", gauge, func(v api.VM) float64 { return float64(v.PriorityCeiling) }),
 	vmMetric("evictions_total", "Times a kernel of the guest was taken off the GPU with work undone.", counter, func(v api.VM) float64 { return float64(v.Preemption.Evictions) }),
-	vmMetric("eviction_seconds_total", "Time that these took, from when each kernel was told to leave.", counter, func(v api.VM) float64 { return v.Preemption.EvictionSeconds }),
+	vmMetric("eviction_seconds_total", "Time from when kernels of the guest were told to leave the GPU until they had left.", counter, func(v api.VM) float64 { return v.Preemption.EvictionSeconds }),
 	vmMetric("evictions_caused_total", "Evictions of any kernel for the guest's sake.", counter, func(v api.VM) float64 { return float64(v.Preemption.Caused) }),
-	vmMetric("preemption_charged_seconds_total", "What these cost, which the guest is charged.", counter, func(v api.VM) float64 { return v.Preemption.ChargedSeconds }),
-	vmMetric("liars_total", "Kernels that can be evicted and did not leave when told.", counter, func(v api.VM) float64 { return float64(v.Preemption.Unresponsive) }),
+	vmMetric("preemption_charged_seconds_total", "Cost of the evictions for the guest's sake, which the guest is charged.", counter, func(v api.VM) float64 { return v.Preemption.ChargedSeconds }),
+	vmMetric("liars_total", "Kernels that were launched as preemptible and did not leave the GPU in time when told.", counter, func(v api.VM) float64 { return float64(v.Preemption.Unresponsive) }),
 	vmMetric("ignored_priorities_total", "Launches that asked for a priority above the ceiling.", counter, func(v api.VM) float64 { return float64(v.Preemption.IgnoredPriorities) }),
 	vmMetric("predicted_launches_total", "Launches that ended and whose duration was predicted.", counter, func(v api.VM) float64 { return float64(v.Preemption.Prediction.Launches) }),
-	vmMetric("predicted_seconds_total", "Time that these were expected to take.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.PredictedSeconds }),
-	vmMetric("measured_seconds_total", "Time that these took.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.MeasuredSeconds }),
+	vmMetric("predicted_seconds_total", "Time that launches with a predicted duration were expected to take.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.PredictedSeconds }),
+	vmMetric("measured_seconds_total", "Time that launches with a predicted duration took.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.MeasuredSeconds }),
 	vmMetric("controlled_contexts", "Contexts of the guest that can be taken off the GPU in mid-kernel.", gauge, func(v api.VM) float64 { return float64(v.Control.Contexts) }),
 	vmMetric("disabled_contexts", "Contexts of the guest that are off the GPU now.", gauge, func(v api.VM) float64 { return float64(v.Control.Disabled) }),
 	vmMetric("disables_total", "Times a context was taken off the GPU.", counter, func(v api.VM) float64 { return float64(v.Control.Disables) }),
@@ -94,13 +108,20 @@ var gpuMetrics = []metric[api.GPU]{
 	gpuMetric("accounting_cpu_seconds_total", "Processor time that watching the GPU took.", counter, func(g api.GPU) float64 { return g.AccountingCPUSeconds }),
 	gpuMetric("watched_seconds_total", "Time in which the GPU was watched.", counter, func(g api.GPU) float64 { return g.WatchedSeconds }),
 	gpuMetric("polls_total", "Readings of the GPU's status.", counter, func(g api.GPU) float64 { return float64(g.Polls) }),
-	gpuMetric("records_lost_total", "Times that the GPU's records of context switches were lost.", counter, func(g api.GPU) float64 { return float64(g.RecordsLost) }),
-	gpuMetric("polling_gaps_total", "Pairs of readings over 20 µs apart.", counter, func(g api.GPU) float64 { return float64(g.Gaps) }),
-	gpuMetric("polling_gap_seconds_total", "Time in these gaps.", counter, func(g api.GPU) float64 { return g.GapSeconds }),
+	gpuMetric("records_lost_total", "Times that records of context switches were lost; the time in between is charged by what guests' processes report.", counter, func(g api.GPU) float64 { return float64(g.RecordsLost) }),
+	gpuMetric("record_pauses_total", "Times that the recording of context switches was paused.", counter, func(g api.GPU) float64 { return float64(g.RecordPauses) }),
+	gpuMetric("record_paused", "Whether the recording of context switches is paused.", gauge, func(g api.GPU) float64 { return boolValue(g.RecordPaused) }),
+	gpuMetric("polling_gaps_total", "Pairs of readings of the GPU's status that were over 20 µs apart.", counter, func(g api.GPU) float64 { return float64(g.Gaps) }),
+	gpuMetric("polling_gap_seconds_total", "Time between readings of the GPU's status that were over 20 µs apart.", counter, func(g api.GPU) float64 { return g.GapSeconds }),
 	gpuMetric("overruns_total", "Kernels that a soft GPU computed late.", counter, func(g api.GPU) float64 { return float64(g.Overruns) }),
-	gpuMetric("overrun_seconds_total", "Time by which a soft GPU's time was stretched for them.", counter, func(g api.GPU) float64 { return g.OverrunSeconds }),
+	gpuMetric("overrun_seconds_total", "Time by which a soft GPU's time was stretched for kernels that it computed late.", counter, func(g api.GPU) float64 { return g.OverrunSeconds }),
+	gpuMetric("cordoned", "Whether no guest is created on the GPU, because an operator cordoned or drained it.", gauge, func(g api.GPU) float64 { return boolValue(g.Cordoned) }),
+	gpuMetric("draining", "Whether no guest gets a context on the GPU, because an operator drains it.", gauge, func(g api.GPU) float64 { return boolValue(g.Draining) }),
+	gpuMetric("lost_vms_total", "Guests whose virtual GPU was lost, because its process ended although nobody asked for that.", counter, func(g api.GPU) float64 { return float64(g.LostVMs) }),
+	gpuMetric("memory_bytes", "The GPU's memory.", gauge, func(g api.GPU) float64 { return float64(g.MemoryBytes) }),
+	gpuMetric("vms", "Guests on the GPU.", gauge, func(g api.GPU) float64 { return float64(g.VMs) }),
 	gpuMetric("healthy", "Whether the GPU answers.", gauge, func(g api.GPU) float64 { return boolValue(g.Healthy) }),
-	gpuMetric("real_time", "Whether the watching thread has real-time priority.", gauge, func(g api.GPU) float64 { return boolValue(g.RealTime) }),
+	gpuMetric("real_time", "Whether the thread that polls the GPU has real-time priority; 0 for sources that poll nothing.", gauge, func(g api.GPU) float64 { return boolValue(g.RealTime) }),
 }
 
 // launchStates are the values of the label state of a guest's launches.
@@ -114,7 +135,7 @@ var launchStates = []struct {
 }
 
 var (
-	vmSilent      = prometheus.NewDesc("vgpud_vm_silent", "Whether the guest, which an earlier daemon created, does not answer and is not governed.", vmLabels, nil)
+	vmSilent      = prometheus.NewDesc("vgpud_vm_silent", "Whether the guest, which an earlier daemon created, does not answer; it is suspended, and its other series are missing until it answers.", vmLabels, nil)
 	vmLaunches    = prometheus.NewDesc("vgpud_vm_launches", "Launches that wait for their turn, run, and are to leave the GPU.", append(vmLabels[:len(vmLabels):len(vmLabels)], "state"), nil)
 	gpuEvictions  = prometheus.NewDesc("vgpud_gpu_eviction_seconds", "Time from when a kernel was told to leave the GPU until its last block had left.", gpuLabels, nil)
 	gpuPrediction = prometheus.NewDesc("vgpud_gpu_prediction_error_ratio", "The mean difference of launches' predicted and measured durations, each as a part of the measured one.", gpuLabels, nil)
@@ -132,12 +153,23 @@ var evictionUses = []struct {
 	{"whole", func(a api.Asked) uint64 { return a.Whole }},
 }
 
-var gpuAsked = prometheus.NewDesc("vgpud_gpu_evictions_asked_total", "Evictions asked for, by whether leaving some SMs was enough, or why it was not.", []string{"gpu", "spatial"}, nil)
+var gpuAsked = prometheus.NewDesc("vgpud_gpu_evictions_asked_total", "Evictions asked for, by label spatial: useful if leaving some SMs was enough, or else why it was not: takes-turns, needs-all, unknown, or whole if a part was not considered.", []string{"gpu", "spatial"}, nil)
 
-var gpuInfo = prometheus.NewDesc("vgpud_gpu_info", "A GPU's names.", []string{"gpu", "kind", "model", "policy"}, nil)
+var gpuInfo = prometheus.NewDesc("vgpud_gpu_info", "A GPU's kind, model and policy; always 1.", []string{"gpu", "kind", "model", "policy"}, nil)
+
+var (
+	vmInfo        = prometheus.NewDesc("vgpud_vm_info", "A guest's domain, and the owner and project that its usage is billed to; always 1.", append(vmLabels[:len(vmLabels):len(vmLabels)], "domain_uuid", "owner", "project"), nil)
+	gpuAccounting = prometheus.NewDesc("vgpud_gpu_accounting_info", "The source by which the GPU's use is accounted: registers, events or launches; always 1.", []string{"gpu", "source"}, nil)
+	buildInfo     = prometheus.NewDesc("vgpud_build_info", "The daemon's version, and Go's; always 1.", []string{"version", "goversion"}, nil)
+	daemonHealthy = prometheus.NewDesc("vgpud_healthy", "Whether the daemon knows of no problem; /-/healthy lists what it knows.", nil, nil)
+)
 
 // Describe implements [prometheus.Collector].
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- buildInfo
+	ch <- daemonHealthy
+	ch <- vmInfo
+	ch <- gpuAccounting
 	ch <- gpuInfo
 	ch <- vmSilent
 	ch <- vmLaunches
@@ -145,6 +177,9 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- gpuAsked
 	ch <- gpuPrediction
 	describeHardware(ch)
+	for _, m := range ownerMetrics {
+		ch <- m.desc
+	}
 	for _, m := range vmMetrics {
 		ch <- m.desc
 	}
@@ -153,22 +188,54 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
+// sample is a [prometheus.Metric] whose labels are those of other samples, too: a guest's are made
+// once for all of its metrics.
+type sample struct {
+	desc   *prometheus.Desc
+	kind   prometheus.ValueType
+	value  float64
+	labels []*dto.LabelPair
+}
+
+// Desc implements [prometheus.Metric].
+func (s sample) Desc() *prometheus.Desc { return s.desc }
+
+// Write implements [prometheus.Metric].
+func (s sample) Write(m *dto.Metric) error {
+	m.Label = s.labels
+	if s.kind == counter {
+		m.Counter = &dto.Counter{Value: &s.value}
+	} else {
+		m.Gauge = &dto.Gauge{Value: &s.value}
+	}
+	return nil
+}
+
 // Collect implements [prometheus.Collector].
 func (c collector) Collect(ch chan<- prometheus.Metric) {
-	for _, v := range c.host.VMs() {
-		ch <- prometheus.MustNewConstMetric(vmSilent, gauge, boolValue(v.Silent != ""), v.GPU, v.Name, cmp.Or(v.Domain, v.Name))
+	health := c.host.Health()
+	ch <- prometheus.MustNewConstMetric(buildInfo, gauge, 1, health.Version, runtime.Version())
+	ch <- prometheus.MustNewConstMetric(daemonHealthy, gauge, boolValue(health.Healthy))
+	vms := c.host.VMs()
+	for i := range vms {
+		v := &vms[i]
+		labels := prometheus.MakeLabelPairs(vmSilent, []string{v.GPU, v.Name, v.Domain})
+		ch <- sample{vmSilent, gauge, boolValue(v.Silent != ""), labels}
 		if v.Silent != "" {
 			continue // its counters would go back
 		}
+		ch <- prometheus.MustNewConstMetric(vmInfo, gauge, 1, v.GPU, v.Name, v.Domain, v.DomainUUID, v.Owner, v.Project)
 		for _, m := range vmMetrics {
-			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(v), v.GPU, v.Name, cmp.Or(v.Domain, v.Name))
+			ch <- sample{m.desc, m.kind, m.value(*v), labels}
 		}
 		for _, s := range launchStates {
-			ch <- prometheus.MustNewConstMetric(vmLaunches, gauge, float64(s.count(v.Preemption.Launches)), v.GPU, v.Name, cmp.Or(v.Domain, v.Name), s.name)
+			ch <- prometheus.MustNewConstMetric(vmLaunches, gauge, float64(s.count(v.Preemption.Launches)), v.GPU, v.Name, v.Domain, s.name)
 		}
 	}
+	collectOwners(ch, vms)
 	for _, g := range c.host.GPUs() {
 		ch <- prometheus.MustNewConstMetric(gpuInfo, gauge, 1, g.Name, g.Kind, g.Model, g.Policy)
+		ch <- prometheus.MustNewConstMetric(gpuAccounting, gauge, 1, g.Name, g.AccountingSource)
 		for _, m := range gpuMetrics {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(g), g.Name)
 		}

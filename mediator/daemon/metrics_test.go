@@ -15,7 +15,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"vgpud/fairshare"
+	"vgpud/fairshare/quota"
 	"vgpud/mediator/api"
+	"vgpud/mediator/budget"
 	"vgpud/mediator/launchqueue"
 )
 
@@ -28,7 +30,10 @@ type fakeHost struct {
 	gpus []api.GPU
 }
 
-func (e fakeHost) VMs() []api.VM   { return e.vms }
+func (e fakeHost) VMs() []api.VM { return e.vms }
+func (e fakeHost) Health() api.Health {
+	return api.Health{Version: "1.2.3", Healthy: true}
+}
 func (e fakeHost) GPUs() []api.GPU { return e.gpus }
 
 // scrape returns the metrics of a host.
@@ -43,13 +48,16 @@ func scrape(t *testing.T, h api.Host) string {
 	if w.Code != 200 {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
 	}
-	return w.Body.String()
+	return regexp.MustCompile(`goversion="[^"]*"`).ReplaceAllString(w.Body.String(), `goversion="go"`)
 }
 
 var twoGuests = fakeHost{
 	vms: []api.VM{
 		{
-			Name: "web1", Domain: "web one", GPU: "gpu0", Weight: 2, Cap: 0.5, Guarantee: 0.125, Attached: true, Contexts: 3, Suspended: true, GPUSeconds: 12.5, Share: 0.625, Entitled: 2. / 3,
+			Name: "web1", Domain: "web one", GPU: "gpu0", Owner: "research", Sanction: quota.Throttled,
+			Budget:      &budget.Status{Budget: quota.Budget{Hard: time.Hour}, Used: time.Minute},
+			OwnerBudget: &budget.Status{Budget: quota.Budget{Soft: time.Hour, Hard: 2 * time.Hour}, Used: 3 * time.Hour, Level: quota.OverHard},
+			Weight:      2, Cap: 0.5, Guarantee: 0.125, Attached: true, Contexts: 3, Suspended: true, GPUSeconds: 12.5, Share: 0.625, Entitled: 2. / 3,
 			SuspendedSeconds: 1.5, Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, PriorityCeiling: 3,
 			Preemption: api.Preemption{
 				Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,

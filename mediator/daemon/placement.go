@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 type capacity struct {
 	name    string
 	healthy bool
+	cordon  cordon
 	memory  uint64 // 0 if it is not known
 	// limits is the sum of the guests' memory limits. A guest without one counts nothing, as it is
 	// promised nothing.
@@ -45,6 +47,8 @@ func place(gpus []capacity, memory uint64, guarantee float64) (string, error) {
 		switch {
 		case !r.healthy:
 			why = append(why, r.name+" is not healthy")
+		case r.cordon.Cordoned:
+			why = append(why, r.name+" "+r.cordon.text())
 		case r.memory > 0 && (r.limits > r.memory || memory > r.memory-r.limits):
 			why = append(why, fmt.Sprintf("%s has %d of %d bytes of memory left", r.name, r.memory-min(r.limits, r.memory), r.memory))
 		case r.admit(guarantee) != nil:
@@ -73,7 +77,7 @@ func (c *capacity) add(t api.Terms, limit uint64) {
 // Preconditions: s.admission is held.
 func (s *Service) capacity(d *device, without string) capacity {
 	st := d.loop.Status()
-	c := capacity{name: d.config.Name, memory: st.Properties.MemoryBytes, healthy: d.problem(&st) == ""}
+	c := capacity{name: d.config.Name, memory: st.Properties.MemoryBytes, healthy: d.problem(&st) == "", cordon: d.cordonNow()}
 	there := make(map[string]bool)
 	s.mu.RLock()
 	for _, g := range s.guests {
@@ -108,7 +112,7 @@ func (s *Service) chooseDevice(spec *api.VMSpec) (*device, error) {
 			return nil, err
 		}
 		c := s.capacity(d, "")
-		return d, c.admit(spec.Guarantee)
+		return d, errors.Join(c.cordon.admit(d.config.Name), c.admit(spec.Guarantee))
 	}
 	gpus := make([]capacity, len(s.devices))
 	for i, d := range s.devices {

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
+	"vgpud/mediator/access"
+	"vgpud/mediator/events"
 	"vgpud/mediator/statefile"
 )
 
@@ -19,7 +20,7 @@ type savedPolicy struct {
 	Configured string `json:"configured"`
 }
 
-// policyFile returns the file of a GPU's saved policy, in a directory that is made with the first.
+// policyFile returns the file of a GPU's saved policy.
 func (s *Service) policyFile(gpu string) string {
 	return filepath.Join(s.runDir(), "gpus", gpu+".json")
 }
@@ -36,24 +37,11 @@ func (s *Service) configuredPolicy(gpu string) string {
 
 // savePolicy saves a GPU's policy for the next daemon.
 func (s *Service) savePolicy(gpu, policy string) error {
-	path := s.policyFile(gpu)
-	b, err := json.Marshal(savedPolicy{Policy: policy, Configured: s.configuredPolicy(gpu)})
-	if err != nil {
-		return fmt.Errorf("save a GPU's policy: %w", err)
-	}
-	switch err := os.Mkdir(filepath.Dir(path), 0o700); {
-	case err == nil:
-		if err := s.o.Files.SyncDir(s.runDir()); err != nil {
-			return err
-		}
-	case !errors.Is(err, fs.ErrExist):
-		return &statefile.Error{Path: path, Err: err}
-	}
-	return s.o.Files.Write(path, b)
+	return s.saveGPUFile(s.policyFile(gpu), savedPolicy{Policy: policy, Configured: s.configuredPolicy(gpu)})
 }
 
 // updatePolicy changes a GPU's policy, once the next daemon will know it.
-func (s *Service) updatePolicy(d *device, policy string) error {
+func (s *Service) updatePolicy(by access.Caller, d *device, policy string) error {
 	if err := checkPolicy(policy); err != nil {
 		return err
 	}
@@ -70,6 +58,7 @@ func (s *Service) updatePolicy(d *device, policy string) error {
 		return s.notSaved(err)
 	}
 	d.loop.Changed(0)
+	s.log.Info("policy changed", events.Kind(events.PolicyChanged), "gpu", d.config.Name, "policy", policy, "by", by)
 	return nil
 }
 

@@ -28,6 +28,12 @@ type savedState struct {
 	// Bill is as of At, an instant of clock.Real.
 	Bill ipc.Bill      `json:"bill"`
 	At   time.Duration `json:"at"`
+	// Own is the GPU's own count of what the guest used, at At; nil if the GPU keeps none.
+	Own *time.Duration `json:"own,omitempty"`
+	// OwnBefore is that count when the guest was created: it goes by names, of earlier guests too.
+	OwnBefore time.Duration `json:"own_before,omitempty"`
+	// Unaccounted is GPU time of the guest that could not be billed; see api.VM.
+	Unaccounted time.Duration `json:"unaccounted,omitempty"`
 
 	// older reports whether the daemon that saved the state was of a version that saved no Spec.
 	// Then the guest's process is believed, once, what the guest was created with.
@@ -84,10 +90,15 @@ func (k *savedState) write(f statefile.Files, dir string) error {
 func (k *savedState) limitBill(b ipc.Bill, now time.Duration) ipc.Bill {
 	since, was := max(now-k.At, 0), &k.Bill
 	often := uint64(since / time.Millisecond) // more than there can have been
+	executed := b.Executed
+	if executed >= 0 {
+		executed = max(executed, was.Executed)
+	}
 	return ipc.Bill{
 		Used:        max(within(b.Used, was.Used, since), 0),
 		Suspended:   max(within(b.Suspended, was.Suspended, since), 0),
 		Charged:     max(within(b.Charged, was.Charged, since), 0),
+		Executed:    executed,
 		Suspensions: within(b.Suspensions, was.Suspensions, often),
 		Caused:      within(b.Caused, was.Caused, often),
 	}
@@ -105,25 +116,36 @@ func (g *guest) save(now time.Duration) error {
 	if g.dir == "" {
 		return nil
 	}
-	return g.saveWith(g.terms(), now)
+	return g.saveWith(g.terms(), g.sched.TimeLimit(), now)
 }
 
-// saveWith is save with the terms that the guest is about to have.
+// saveWith is save with the terms, and the time limit of kernels, that the guest is about to have.
 //
 // Preconditions: g.saving is held, and g.dir is set.
-func (g *guest) saveWith(t api.Terms, now time.Duration) error {
+func (g *guest) saveWith(t api.Terms, limit, now time.Duration) error {
 	k := savedState{PID: g.pid, Began: g.started, Spec: g.spec, Terms: t, Bill: g.sched.Bill(), At: now}
 	domain := g.domainNow()
-	k.Spec.Domain, k.Spec.Granted = domain.Name, domain.Granted
-	if k.Terms == g.saved.Terms && k.Bill == g.saved.Bill && k.Spec.Domain == g.saved.Spec.Domain && k.Spec.Granted == g.saved.Spec.Granted {
+	k.Spec.Domain, k.Spec.Granted, k.Spec.KernelTimeLimit = domain.Name, domain.Granted, limit
+	k.Spec.Owner, k.Spec.Project = domain.Owner, domain.Project
+	k.Unaccounted, k.OwnBefore = g.unaccountedNow(), g.ownBefore
+	if k.same(&g.saved) {
 		return nil
 	}
+	// The GPU's count comes after the bill: what it grows by in between is lost, not billed twice.
+	k.Own = g.device.ownCount(g.spec.Name)
 	if err := k.write(g.files, g.dir); err != nil {
 		g.saved = savedState{} // it is not known which of the two is there
 		return err
 	}
 	g.saved = k
 	return nil
+}
+
+// same reports whether two states differ in nothing that changes in a guest's life.
+func (k *savedState) same(o *savedState) bool {
+	a, b := &k.Spec, &o.Spec
+	return k.Terms == o.Terms && k.Bill == o.Bill && k.Unaccounted == o.Unaccounted && a.Domain == b.Domain && a.Granted == b.Granted && a.KernelTimeLimit == b.KernelTimeLimit &&
+		a.Owner == b.Owner && a.Project == b.Project
 }
 
 // grant changes what a guest is granted, once the next daemon will know it, and reports whether
@@ -139,8 +161,13 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 	if err := t.Check(); err != nil {
 		return false, err
 	}
-	if err := g.saveWith(t, s.clock.Now()); err != nil {
-		if rerr := g.saveWith(had, s.clock.Now()); rerr != nil {
+	limited := g.sched.TimeLimit()
+	limit := limited
+	if t.KernelTimeLimit != had.KernelTimeLimit {
+		limit = s.config.Load().kernelTimeLimit(t.KernelTimeLimit)
+	}
+	if err := g.saveWith(t, limit, s.clock.Now()); err != nil {
+		if rerr := g.saveWith(had, limited, s.clock.Now()); rerr != nil {
 			s.log.Debug("save again what a guest is granted", "guest", g.spec.Name, "err", rerr)
 		}
 		return false, s.notSaved(err)
@@ -151,6 +178,8 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 		return false, api.ErrNotFound
 	}
 	g.sched.SetTerms(ipc.Terms(t))
+	g.sched.SetTimeLimit(limit)
+	g.budget.SetBudget(t.Budget)
 	return t != had, nil
 }
 
@@ -197,5 +226,6 @@ func (s *Service) saveBills(ctx context.Context) {
 		for _, g := range all {
 			s.save(g)
 		}
+		s.saveBudgets()
 	}
 }

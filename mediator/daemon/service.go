@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -17,13 +19,22 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/inventory"
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
+	"vgpud/mediator/audit"
+	"vgpud/mediator/budget"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/libvirt"
 	"vgpud/mediator/sandbox"
 	"vgpud/mediator/statefile"
 	"vgpud/mediator/suspend"
+	"vgpud/mediator/usage"
+	"vgpud/mediator/web"
 )
+
+// keptEvents is how many events there are for readers that come later.
+const keptEvents = 1024
 
 // Options configure a service. All fields but Libvirt, Inventory and Files must be set.
 type Options struct {
@@ -58,12 +69,19 @@ type Service struct {
 	cpu       int
 	pinned    bool
 	sandboxes *sandbox.Manager
+	usage     *usage.Recorder // nil if usage is not recorded
 	prestart  prestartPool
+	lock      *os.File // of run_dir
 
 	// config is the newest configuration; what can change while the daemon runs is taken from it.
 	config    atomic.Pointer[Config]
 	reloads   sync.Mutex   // held while the configuration or a policy changes
 	heartbeat atomic.Int64 // when keepAlive last did its work
+	access    atomic.Pointer[access.Rules]
+	recorder  *web.Recorder // of what the page shows; nil without a page
+	tls       atomic.Pointer[tls.Config]
+	events    *events.Ring
+	audit     *audit.Log
 
 	// admission is held while it is decided what a guest may have. It guards pending, the guests
 	// that are being created, by name.
@@ -76,8 +94,18 @@ type Service struct {
 	// no guest is to be adopted any more.
 	silent  map[string]*silentGuest
 	leaving bool
+	// watching reports whether the guests were billed for the time without a daemon that answered
+	// when this one started.
+	watching bool
+	// unwatchedSince is when the daemon before this one was last alive, or 0 if that is not known.
+	unwatchedSince time.Duration
+	// lost are guests whose process ended although nobody asked for that, as they were last.
+	lost map[string]*lostVM
+	// processes are the guests' processes that this daemon started, by PID.
+	processes map[int]*vmProcess
 	// intents are the contexts that this daemon disables. leftDisabled are those that an earlier
 	// daemon disabled, until their guests are adopted.
+	ledger       *budget.Ledger // of budgets
 	intents      *suspend.Intents
 	leftDisabled map[string][]int
 
@@ -90,25 +118,41 @@ var _ api.Host = (*Service)(nil)
 // New opens the GPUs.
 func New(ctx context.Context, o Options) (_ *Service, err error) {
 	s := &Service{
-		o: o, clock: clock.Real{}, log: o.Log, quit: make(chan struct{}),
+		o: o, clock: clock.Real{}, quit: make(chan struct{}),
 		guests: make(map[string]*guest), silent: make(map[string]*silentGuest), pending: make(map[string]*pendingVM),
+		lost: make(map[string]*lostVM), processes: make(map[int]*vmProcess),
 	}
+	s.events = events.NewRing(keptEvents, time.Now())
+	s.log = slog.New(events.NewHandler(o.Log.Handler(), s.events))
+	s.audit = audit.New(o.Config.Audit.options(s.log))
 	s.started = s.clock.Now()
 	s.config.Store(&o.Config)
+	if o.Config.Web != "" {
+		s.recorder = web.NewRecorder(s, s.clock, time.Now)
+	}
+	if err := errors.Join(s.setAccess(&o.Config.Access), s.loadTLS(&o.Config.TLS)); err != nil {
+		return nil, err
+	}
+	if s.lock, err = takeRunDir(ctx, s.clock, &o.Config); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.close())
+		}
+	}()
 	if s.cpu, s.pinned, err = accounting.SpareCPU(); err != nil {
 		return nil, err
 	}
 	if s.sandboxes, err = newSandboxManager(&o); err != nil {
 		return nil, err
 	}
+	if err := s.openLedger(); err != nil {
+		return nil, err
+	}
 	for _, missing := range s.sandboxes.Missing() {
 		s.log.Warn("guests' processes are less confined", "missing", missing)
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, s.closeDevices())
-		}
-	}()
 	for _, c := range o.Config.GPUs {
 		d, err := s.openDevice(ctx, c)
 		if err != nil {
@@ -142,26 +186,46 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	// The sockets come first: a second daemon must not touch the guests of the first.
 	listeners, err := s.listen(ctx)
 	if err != nil {
-		return errors.Join(err, s.closeDevices())
+		return errors.Join(err, s.close())
 	}
+	page, err := s.listenPage()
+	if err != nil {
+		for _, l := range listeners {
+			err = errors.Join(err, l.Close())
+		}
+		return errors.Join(err, s.close())
+	}
+	s.openUsage()
 	s.restorePolicies()
+	s.restoreCordons()
+	s.restoreLost()
 	if err := errors.Join(s.removeStalePrestarts(), s.adoptAll(ctx)); err != nil {
 		for _, l := range listeners {
 			err = errors.Join(err, l.Close())
 		}
-		return errors.Join(err, s.closeDevices())
+		if page != nil {
+			err = errors.Join(err, page.Close())
+		}
+		return errors.Join(err, s.closeUsage(), s.close())
 	}
-	servers := s.serve(listeners, cancel)
+	servers := s.serve(listeners, page, cancel)
+	if s.recorder != nil {
+		s.wg.Go(func() { s.recorder.Run(ctx) })
+	}
 	for _, d := range s.devices {
 		s.wg.Go(func() { d.loop.Run(ctx) })
 	}
 	s.heartbeat.Store(int64(s.clock.Now()))
 	s.wg.Go(func() { s.keepAlive(ctx) })
 	s.wg.Go(func() { s.saveBills(ctx) })
+	if s.usage != nil {
+		s.wg.Go(func() { s.usage.Run(ctx) })
+	}
 	s.wg.Go(func() { s.followDomains(ctx) })
+	s.wg.Go(func() { newDrainer(s).run(ctx) })
 	s.wg.Go(func() { s.followInventory(ctx) })
 	s.prestartNext(s.devices[0].ipcGPU())
-	s.log.Info("serving", "socket", s.o.Config.Socket, "gpus", len(s.devices))
+	s.log.Info("serving", events.Kind(events.DaemonStarted), "version", s.o.Version, "socket", s.o.Config.Socket, "gpus", len(s.devices))
 	if ready != nil {
 		ready()
 	}
@@ -179,6 +243,7 @@ func unexpected(cause error) error {
 
 // leave ends everything but the guests, of which none stays suspended.
 func (s *Service) leave(servers []*http.Server) error {
+	s.log.Info("the daemon ends, and guests go on", events.Kind(events.DaemonStopping))
 	var errs []error
 	for _, server := range servers {
 		errs = append(errs, server.Close())
@@ -188,6 +253,7 @@ func (s *Service) leave(servers []*http.Server) error {
 	for _, d := range s.devices {
 		d.loop.Stop()
 	}
+	errs = append(errs, s.closeUsage())
 	s.mu.Lock()
 	s.leaving = true
 	for _, g := range s.guests {
@@ -195,7 +261,8 @@ func (s *Service) leave(servers []*http.Server) error {
 	}
 	s.mu.Unlock()
 	s.wg.Wait()
-	errs = append(errs, s.closeDevices())
+	s.saveBudgets()
+	errs = append(errs, s.close(), s.audit.Close())
 	return errors.Join(errs...)
 }
 
@@ -208,7 +275,9 @@ const heartbeatEvery = 3 * ipc.HeartbeatInterval
 // keepAlive shows the guests that the daemon is alive, until ctx ends.
 func (s *Service) keepAlive(ctx context.Context) {
 	for clock.Tick(ctx, s.clock, heartbeatEvery) == nil {
-		s.heartbeat.Store(int64(s.clock.Now()))
+		now := s.clock.Now()
+		s.heartbeat.Store(int64(now))
+		s.noteAlive(now)
 		for _, d := range s.devices {
 			d.loop.Heartbeat()
 		}
@@ -223,11 +292,13 @@ func (s *Service) Alive() bool {
 	return s.clock.Now()-time.Duration(s.heartbeat.Load()) < stuckAfter
 }
 
-func (s *Service) closeDevices() error {
+// close closes the GPUs and leaves run_dir to the next daemon.
+func (s *Service) close() error {
 	var errs []error
 	for _, d := range s.devices {
 		errs = append(errs, d.loop.Close())
 	}
+	errs = append(errs, s.lock.Close())
 	return errors.Join(errs...)
 }
 

@@ -154,9 +154,36 @@ func startDaemonOn(t *testing.T, dir string, device gpu.Monitor) *daemon {
 // startDaemonWith starts a daemon whose GPU and disk are the test's.
 func startDaemonWith(t *testing.T, dir string, device gpu.Monitor, files statefile.Files) *daemon {
 	t.Helper()
-	d := &daemon{t: t, device: device, files: files, config: Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock"), GPUs: []GPUConfig{
-		{Name: "gpu0", Kind: "soft", Socket: "unused", Policy: "none", Accounting: AccountingConfig{Poll: 1, Quiet: 50 * ms, Round: 50 * ms}},
-	}}}
+	return startDaemonOf(t, dir, device, files, "gpu0")
+}
+
+// startDaemonOf starts a daemon with GPUs of these names, which are one.
+func startDaemonOf(t *testing.T, dir string, device gpu.Monitor, files statefile.Files, gpus ...string) *daemon {
+	t.Helper()
+	return startDaemonRecording(t, dir, "", device, files, gpus...)
+}
+
+// startDaemonRecording is startDaemonOf with a path of the record of usage; "" is the default.
+func startDaemonRecording(t *testing.T, dir, record string, device gpu.Monitor, files statefile.Files, gpus ...string) *daemon {
+	t.Helper()
+	return startDaemonThat(t, dir, device, files, func(c *Config) { c.Usage.Path = record }, gpus...)
+}
+
+// startDaemonConfigured starts a daemon whose configuration the test changes.
+func startDaemonConfigured(t *testing.T, dir string, change func(*Config)) *daemon {
+	t.Helper()
+	return startDaemonThat(t, dir, idleGPU{}, statefile.Files{}, change, "gpu0")
+}
+
+func startDaemonThat(t *testing.T, dir string, device gpu.Monitor, files statefile.Files, change func(*Config), gpus ...string) *daemon {
+	t.Helper()
+	d := &daemon{t: t, device: device, files: files, config: Config{RunDir: dir, StateDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}}
+	for _, name := range gpus {
+		d.config.GPUs = append(d.config.GPUs, GPUConfig{
+			Name: name, Kind: "soft", Socket: "unused", Policy: "none", Accounting: AccountingConfig{Poll: 1, Quiet: 50 * ms, Round: 50 * ms},
+		})
+	}
+	change(&d.config)
 	var err error
 	if d.service, err = New(t.Context(), d.options()); err != nil {
 		t.Fatal(err)
@@ -480,6 +507,24 @@ func TestGuestLeavesNothingBehind(t *testing.T) {
 	})
 	if err := d.client.DeleteVM(t.Context(), "a"); !errors.Is(err, api.ErrNotFound) {
 		t.Errorf("delete of a guest that is gone: %v", err)
+	}
+}
+
+// TestUnknownGuest: the error about a name that no guest has says which guest may be meant.
+func TestUnknownGuest(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	d.create("web1")
+	d.create("db")
+	const list = "`vgpuctl get vms` lists them)"
+	for name, hint := range map[string]string{"wbe1": "(do you mean web1? " + list, "WEB-1": "(do you mean web1? " + list, "zebra": "(" + list, strings.Repeat("b", 1000): "(" + list} {
+		want := fmt.Sprintf("guest %q: not found %s", name, hint)
+		_, read := d.client.VM(t.Context(), name)
+		_, changed := d.client.UpdateVM(t.Context(), name, api.VMUpdate{})
+		for _, err := range []error{read, changed, d.client.DeleteVM(t.Context(), name)} {
+			if !errors.Is(err, api.ErrNotFound) || err.Error() != want {
+				t.Errorf("%v, want %s", err, want)
+			}
+		}
 	}
 }
 

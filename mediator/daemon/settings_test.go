@@ -38,11 +38,13 @@ type settings struct {
 	weight float64
 	policy string
 	vms    int
+	limit  time.Duration // of kernels' time
 }
 
 func (d *daemon) settings() settings {
 	d.t.Helper()
-	return settings{d.vm("a").Weight, d.gpu().Policy, len(d.service.VMs())}
+	v := d.vm("a")
+	return settings{v.Weight, d.gpu().Policy, len(d.service.VMs()), v.KernelTimeLimit}
 }
 
 // tryCreate tries to create a guest, which should fail, and returns the error.
@@ -68,10 +70,10 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 	d := start()
 	first := d.create("a")
 	before := d.settings()
-	weight, policy := 7.0, "dfq"
+	weight, policy, limit := 7.0, "dfq", 3*time.Second
 	for _, step := range []statefile.Step{statefile.Create, statefile.Write, statefile.Sync, statefile.Rename, statefile.SyncDir} {
 		disk.fault.Store(&fault{step, unix.ENOSPC})
-		_, uerr := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight})
+		_, uerr := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight, KernelTimeLimit: &limit})
 		_, perr := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy})
 		cerr := d.tryCreate(api.VMSpec{Name: "b", BAR2Bytes: 16 << 20})
 		for _, err := range []error{uerr, perr, cerr} {
@@ -92,7 +94,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 			t.Fatal("the guest is another")
 		}
 	}
-	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight}); err != nil {
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight, KernelTimeLimit: &limit}); err != nil {
 		t.Error(err)
 	}
 	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy}); err != nil {
@@ -100,7 +102,7 @@ func TestSettingsAreKeptOrRefused(t *testing.T) {
 	}
 	d.stop()
 	d = start()
-	if got, want := d.settings(), (settings{weight, policy, 1}); got != want {
+	if got, want := d.settings(), (settings{weight, policy, 1, limit}); got != want {
 		t.Errorf("the next daemon has %+v, want %+v", got, want)
 	}
 
@@ -197,7 +199,9 @@ func TestRealDisks(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d := startDaemon(t, dir)
+	// A file system with a database that is open can't be made read-only.
+	record := filepath.Join(t.TempDir(), "usage.sqlite")
+	d := startDaemonRecording(t, dir, record, idleGPU{}, statefile.Files{}, "gpu0")
 	d.create("a")
 	before := d.settings()
 	weight, policy := 7.0, "dfq"
@@ -233,7 +237,7 @@ func TestRealDisks(t *testing.T) {
 	refused("make its file system writable")
 	remount(0)
 	d.stop()
-	d = startDaemon(t, dir)
+	d = startDaemonRecording(t, dir, record, idleGPU{}, statefile.Files{}, "gpu0")
 	if got := d.settings(); got != before {
 		t.Errorf("the next daemon has %+v, want %+v", got, before)
 	}

@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
 	"vgpud/clock"
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/suspend"
 	guestproc "vgpud/mediator/vm"
@@ -100,6 +103,7 @@ func (s *Service) adoptAll(ctx context.Context) error {
 	if s.leftDisabled, err = s.intents.List(); err != nil {
 		return err
 	}
+	s.readAlive()
 	var all []*silentGuest
 	for _, e := range entries {
 		all = append(all, s.register(filepath.Join(vms, e.Name())))
@@ -119,10 +123,15 @@ func (s *Service) adoptAll(ctx context.Context) error {
 	}
 	for _, t := range all {
 		if v, silent := t.vm(); silent {
-			s.log.Error("guest not adopted", "guest", t.name, "reason", v.Silent)
+			s.log.Error("guest not adopted", events.Kind(events.GuestSilent), "guest", t.name, "reason", v.Silent)
 		}
 	}
 	s.enableLeft()
+	s.mu.Lock()
+	s.watching = true // guests that come later are billed when they come
+	adopted := slices.Collect(maps.Values(s.guests))
+	s.mu.Unlock()
+	s.billUnwatched(adopted)
 	return s.removeStaleSockets()
 }
 
@@ -136,17 +145,21 @@ func (s *Service) contact(ctx context.Context, t *silentGuest) {
 		t.mu.Unlock()
 		switch {
 		case err == nil:
-			s.log.Info("guest adopted", "guest", t.name, "pid", g.pid)
+			s.log.Info("guest adopted", events.Kind(events.GuestAdopted), "guest", t.name, "pid", g.pid)
 			return
 		case ctx.Err() != nil:
 			return
 		case killed, errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+			// A guest without a socket was never created to the end.
+			if v, _ := t.vm(); errors.Is(err, syscall.ECONNREFUSED) && !killed && t.saved != nil {
+				s.lose(&v, fmt.Sprintf("its process %d ended while no daemon ran", t.saved.PID))
+			}
 			s.removeSilent(t)
 			return
 		}
 		t.mu.Lock()
 		if t.why == nil || t.why.Error() != err.Error() {
-			s.log.Warn("guest not adopted", "guest", t.name, "err", err)
+			s.log.Warn("guest not adopted", events.Kind(events.GuestSilent), "guest", t.name, "err", err)
 			t.why = err
 		}
 		t.mu.Unlock()
@@ -214,13 +227,14 @@ func (s *Service) removeSilent(t *silentGuest) {
 			s.log.Warn("remove what a guest left", "guest", t.name, "err", err)
 		}
 		socket = t.saved.Spec.Socket
+		s.recordSilentEnd(t.saved)
 	}
 	_ = s.removeGuest(t.dir, socket) // it logs its error
 	s.mu.Lock()
 	delete(s.silent, t.name)
 	s.mu.Unlock()
 	t.settle()
-	s.log.Info("guest was gone", "guest", t.name)
+	s.log.Info("guest was gone", events.Kind(events.GuestLeft), "guest", t.name)
 }
 
 // endSilent ends a guest that does not answer.
@@ -283,6 +297,7 @@ func (t *silentGuest) vm() (v api.VM, silent bool) {
 		v.Silent = t.why.Error()
 	}
 	if k := t.saved; k != nil {
+		v.Owner, v.Project = k.Spec.Owner, k.Spec.Project
 		v.GPU, v.Domain, v.DomainUUID, v.Socket, v.PID = k.Spec.GPU.Name, k.Spec.Domain, k.Spec.DomainUUID, k.Spec.Socket, k.PID
 		v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling = k.Terms.Weight, k.Terms.Cap, k.Terms.Guarantee, k.Terms.PriorityCeiling
 		v.GPUSeconds, v.SuspendedSeconds, v.Suspensions = k.Bill.Used.Seconds(), k.Bill.Suspended.Seconds(), k.Bill.Suspensions

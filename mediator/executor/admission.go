@@ -10,13 +10,16 @@ import (
 // admission bounds what a guest has on a GPU where a suspension can't take it back: one launch that
 // may be long, or some that are expected to take a millisecond together, from whatever context and
 // channel. So an endless kernel in each of many contexts keeps the GPU no longer than one does:
-// when it is ended its guest has used its time, and is suspended before the next one goes.
+// when it is ended its guest has used its time, and is suspended before the next one goes. Launches
+// of one context that run side by side count as one.
 //
 // What a context has there, and since when it waits for room, is on the control page: see
 // [ipc.Admitter].
 type admission struct {
 	admitter *ipc.Admitter
 	long     int // launches that have room and are not known to be short
+	// occupied is the part of each SM that the launches that have room occupy together.
+	occupied smPart
 	// waiting reports whether a launch waits for other contexts' launches to end. since is since
 	// when, and behindSince since when it waits only for a context that goes before; 0: it does
 	// not.
@@ -31,19 +34,40 @@ type admission struct {
 }
 
 // estimate is what a launch is expected to take. long reports whether it is not known to be short.
+// part is the part of each SM that its blocks occupy.
 type estimate struct {
 	work time.Duration
 	long bool
+	part smPart
 }
+
+// smPart is a part of an SM, of wholeSM.
+type smPart uint64
+
+const wholeSM smPart = 1 << 40
 
 // turnTimeout is how long a context waits for another that goes before it. That context's executor
 // may be busy with something else, or gone.
 const turnTimeout = 5 * time.Millisecond
 
 // estimate estimates a launch of f.
-func (x *Executor) estimate(f *function) estimate {
+func (x *Executor) estimate(f *function, l *gpu.Launch) estimate {
 	d, known := f.expected()
-	return estimate{d, !known || d > x.o.FetchLimit.Work}
+	return estimate{d, !known || d > x.o.FetchLimit.Work, x.part(f, l)}
+}
+
+// part returns the part of each SM that a launch occupies if its blocks are spread evenly.
+func (x *Executor) part(f *function, l *gpu.Launch) smPart {
+	if !x.props.SideBySide || x.checkShape(l.Grid, l.Block) != nil {
+		return wholeSM
+	}
+	perSM, err := f.resident(int(l.Block.Count()), l.SharedBytes)
+	if err != nil || perSM < 1 {
+		return wholeSM // the launch will fail
+	}
+	sms := uint64(x.props.SMs)
+	n := min((l.Grid.Count()+sms-1)/sms, uint64(perSM))
+	return wholeSM * smPart(n) / smPart(perSM)
 }
 
 // bounded reports whether the guest's contexts share a bound. On other GPUs the daemon takes
@@ -56,15 +80,21 @@ func (x *Executor) fitsContext(ch *channel, s estimate, behind bool) bool {
 	if d := x.admission.draining; d != nil && d != ch && !behind {
 		return false
 	}
-	fits := x.fitsLimit(s, behind)
-	if !fits {
+	fits := x.fitsLimit(s, behind) || x.fitsBeside(ch, s)
+	if !fits && ch.onGPU.commands == 0 { // else its own channel's launches keep it away
 		x.drainFor(ch, s)
 	}
 	return fits
 }
 
-// drainFor has the context's other channels wait for a launch of ch that goes beside no other.
-// Short launches could keep it away for ever.
+// fitsBeside reports whether a launch of ch starts at once, side by side with what the context has
+// on the GPU. However long the launches are, they are then ended by one time limit.
+func (x *Executor) fitsBeside(ch *channel, s estimate) bool {
+	return ch.onGPU.commands == 0 && x.admitted < x.o.FetchLimit.MaxShort && x.admission.occupied+s.part <= wholeSM
+}
+
+// drainFor has the context's other channels wait for a launch of ch that there is no room for beside
+// theirs. Short launches could keep it away for ever.
 func (x *Executor) drainFor(ch *channel, s estimate) {
 	if a := &x.admission; s.long && x.bounded() && a.drainNext == nil {
 		a.drainNext = ch
@@ -156,6 +186,11 @@ func (x *Executor) publishAdmitted(s estimate, n int) {
 func (x *Executor) addAdmitted(s estimate, n int) {
 	x.admitted += n
 	x.admittedWork += time.Duration(n) * s.work
+	if n > 0 {
+		x.admission.occupied += s.part
+	} else {
+		x.admission.occupied -= s.part
+	}
 	if s.long {
 		x.admission.long += n
 	}
@@ -176,7 +211,7 @@ const (
 // one launch may since the guest was suspended. Endless launches would do so one after the other.
 // Some of the time may be other contexts' of the guest.
 func (x *Executor) overstays() bool {
-	limit := x.o.KernelTimeLimit
+	limit := x.kernelTimeLimit()
 	if !x.mayOverstay() || limit <= 0 {
 		return false
 	}

@@ -109,8 +109,9 @@ func (ch *channel) account(a *deferredAccount, out gpu.Outcome) {
 	x := ch.x
 	ch.gone(out)
 	x.release(a.estimate)
-	t, late := x.gpuTime(out.Start, out.End)
+	t, _ := x.gpuTime(out.Start, out.End)
 	a.fn.ran(t)
+	t, late := x.newTime(out.Start, out.End)
 	x.slot.AddFinished(t, late, out.Err != nil)
 }
 

@@ -186,10 +186,14 @@ func (ch *channel) freeMemory() error {
 	return errors.Join(errs...)
 }
 
-// backlog reports whether the guest has work in the channel that is not on the GPU.
+// backlog reports whether the guest has work in the channel that is not on the GPU. What is behind
+// an event is none until that is reached.
 func (ch *channel) backlog() bool {
-	if ch.next < ch.held || ch.job != nil && !ch.job.state.onGPU() || ch.second != nil && !ch.second.state.onGPU() {
+	if ch.job != nil && !ch.job.state.onGPU() || ch.second != nil && !ch.second.state.onGPU() {
 		return true
+	}
+	if ch.next < ch.held {
+		return !ch.waitsForEvent()
 	}
 	n, err := ch.sub.Pending()
 	return err == nil && n > 0 && !ch.dead

@@ -43,23 +43,25 @@ var commands = [256]handler{
 	abi.OpNop:   {run: nop, poisoned: true},
 	abi.OpFence: {run: nop},
 
-	abi.OpMemAlloc: {run: memAlloc},
-	abi.OpMemFree:  {run: memFree, drain: true},
-	abi.OpMemInfo:  {run: memInfo},
-	abi.OpMemRange: {run: memRange},
-	abi.OpCopyIn:   {run: copyIn, ordered: true, blocks: true},
-	abi.OpCopyOut:  {run: copyOut, ordered: true, blocks: true},
-	abi.OpCopy:     {run: copyAcross, ordered: true},
-	abi.OpCopy3D:   {run: copyBox, ordered: true, blocks: true},
-	abi.OpSet:      {run: set, ordered: true},
+	abi.OpMemAlloc:      {run: memAlloc},
+	abi.OpMemFree:       {run: memFree, drain: true},
+	abi.OpMemInfo:       {run: memInfo},
+	abi.OpMemRange:      {run: memRange},
+	abi.OpWindowAddress: {run: windowAddress},
+	abi.OpCopyIn:        {run: copyIn, ordered: true, blocks: true},
+	abi.OpCopyOut:       {run: copyOut, ordered: true, blocks: true},
+	abi.OpCopy:          {run: copyAcross, ordered: true},
+	abi.OpCopy3D:        {run: copyBox, ordered: true, blocks: true},
+	abi.OpSet:           {run: set, ordered: true},
 
-	abi.OpModuleLoad:        {run: moduleLoad, blocks: true},
-	abi.OpModuleUnload:      {run: moduleUnload, drain: true, blocks: true},
-	abi.OpGlobal:            {run: global},
-	abi.OpFunction:          {run: lookupFunction},
-	abi.OpFunctionAttribute: {run: functionAttribute},
-	abi.OpFunctionParam:     {run: functionParam},
-	abi.OpOccupancy:         {run: occupancy},
+	abi.OpModuleLoad:           {run: moduleLoad, blocks: true},
+	abi.OpModuleUnload:         {run: moduleUnload, drain: true, blocks: true},
+	abi.OpGlobal:               {run: global},
+	abi.OpFunction:             {run: lookupFunction},
+	abi.OpFunctionAttribute:    {run: functionAttribute},
+	abi.OpFunctionSetAttribute: {run: functionSetAttribute},
+	abi.OpFunctionParam:        {run: functionParam},
+	abi.OpOccupancy:            {run: occupancy},
 
 	abi.OpLaunch: {run: launch, wait: launchWaits, ordered: true},
 
@@ -69,12 +71,26 @@ var commands = [256]handler{
 	abi.OpEventWait:    {run: eventWait, wait: eventWaits},
 	abi.OpEventQuery:   {run: eventQuery},
 	abi.OpEventElapsed: {run: eventElapsed},
+	abi.OpEventTrigger: {run: eventTrigger, drain: true},
+	abi.OpEventAwait:   {run: eventAwait, wait: eventAwaits},
 
-	abi.OpPrintfDrain:     {run: printfDrain, drain: true, blocks: true},
-	abi.OpLastFault:       {run: lastFault, poisoned: true},
-	abi.OpDeviceAttribute: {run: deviceAttribute},
-	abi.OpDeviceName:      {run: deviceName},
-	abi.OpTimestamp:       {run: timestamp},
+	abi.OpLimit:            {run: limit},
+	abi.OpSetLimit:         {run: setLimit, drain: true, blocks: true},
+	abi.OpPrintfDrain:      {run: printfDrain, drain: true, blocks: true, poisoned: true},
+	abi.OpLastFault:        {run: lastFault, poisoned: true},
+	abi.OpDeviceAttribute:  {run: deviceAttribute},
+	abi.OpDeviceAttributes: {run: deviceAttributes},
+	abi.OpDeviceName:       {run: deviceName},
+	abi.OpTimestamp:        {run: timestamp},
+
+	abi.OpArrayCreate:    {run: arrayCreate, blocks: true},
+	abi.OpArrayDestroy:   {run: arrayDestroy, drain: true, blocks: true},
+	abi.OpArrayCopy:      {run: arrayCopy, ordered: true, blocks: true},
+	abi.OpTextureCreate:  {run: textureCreate},
+	abi.OpTextureDestroy: {run: textureDestroy, drain: true},
+	abi.OpSurfaceCreate:  {run: surfaceCreate},
+	abi.OpSurfaceDestroy: {run: surfaceDestroy, drain: true},
+	abi.OpTextureBind:    {run: textureBind, drain: true},
 }
 
 // nop is a command that only has a place in the channel.
@@ -166,36 +182,4 @@ func timestamp(c *command, p *pending) error {
 	now, err := c.ch.x.o.Device.Now()
 	p.com.Value[0] = uint64(now)
 	return err
-}
-
-func deviceAttribute(c *command, p *pending) error {
-	q, err := c.query()
-	if err != nil {
-		return err
-	}
-	d := &c.ch.x.props
-	values := map[uint32]uint64{
-		abi.DeviceMaxThreadsPerBlock: uint64(d.ThreadsPerBlock),
-		abi.DeviceMaxBlockX:          uint64(d.MaxBlockDim.X),
-		abi.DeviceMaxBlockY:          uint64(d.MaxBlockDim.Y),
-		abi.DeviceMaxBlockZ:          uint64(d.MaxBlockDim.Z),
-		abi.DeviceMaxGridX:           uint64(d.MaxGrid.X),
-		abi.DeviceMaxGridY:           uint64(d.MaxGrid.Y),
-		abi.DeviceMaxGridZ:           uint64(d.MaxGrid.Z),
-		abi.DeviceMaxSharedPerBlock:  d.SharedPerBlock,
-		abi.DeviceWarpSize:           32,
-		abi.DeviceMaxRegisters:       uint64(d.RegistersPerSM),
-		abi.DeviceClockKHz:           d.ClockHz / 1000,
-		abi.DeviceSMs:                uint64(d.SMs),
-		abi.DeviceMaxThreadsPerSM:    uint64(d.ThreadsPerSM),
-		abi.DeviceComputeMajor:       uint64(d.Major),
-		abi.DeviceComputeMinor:       uint64(d.Minor),
-		abi.DeviceMemoryBytes:        d.MemoryBytes,
-	}
-	v, ok := values[q.Key]
-	if !ok {
-		return fmt.Errorf("device attribute %d: %w", q.Key, abi.StatusNotSupported)
-	}
-	p.com.Value[0] = v
-	return nil
 }

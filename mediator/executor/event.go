@@ -14,6 +14,10 @@ type event struct {
 	untimed  bool
 	at       time.Duration // on the GPU's clock
 	records  int           // how often it was recorded; only the last counts
+	// triggered is set for an event that the guest triggers instead of recording it. value is the
+	// highest that it was triggered with.
+	triggered bool
+	value     uint64
 }
 
 // reach completes the recording of an event at an instant of the GPU's clock. An event that was
@@ -25,23 +29,48 @@ func (p *pending) reach(at time.Duration) {
 	}
 }
 
+// event returns the event that a command records or waits for.
 func (c *command) event() (*event, error) {
 	h, err := abi.DecodeHandle(c.entry)
 	if err != nil {
 		return nil, err
 	}
-	return c.ch.x.events.get(h.Handle)
+	return c.ch.x.recordedEvent(h.Handle)
+}
+
+// recordedEvent returns an event of the kind that is recorded.
+func (x *Executor) recordedEvent(handle uint64) (*event, error) {
+	ev, err := x.events.get(handle)
+	if err == nil && ev.triggered {
+		return nil, abi.StatusInvalidHandle
+	}
+	return ev, err
+}
+
+// triggeredEvent returns the event, and its value, that a command triggers or awaits.
+func (c *command) triggeredEvent() (*event, uint64, error) {
+	p, err := abi.DecodePoint(c.entry)
+	if err != nil {
+		return nil, 0, err
+	}
+	ev, err := c.ch.x.events.get(p.Handle)
+	if err == nil && !ev.triggered {
+		err = abi.StatusInvalidHandle
+	}
+	return ev, p.Value, err
 }
 
 func eventCreate(c *command, p *pending) error {
 	if _, err := abi.DecodeEmpty(c.entry); err != nil {
 		return err
 	}
-	if c.h.Aux&^abi.EventNoTiming != 0 {
+	if c.h.Aux&^(abi.EventNoTiming|abi.EventTriggered) != 0 {
 		return fmt.Errorf("event flags %#x: %w", c.h.Aux, abi.StatusInvalidValue)
 	}
 	var err error
-	p.com.Value[0], err = c.ch.x.events.add(&event{untimed: c.h.Aux&abi.EventNoTiming != 0})
+	p.com.Value[0], err = c.ch.x.events.add(&event{
+		untimed: c.h.Aux&abi.EventNoTiming != 0, triggered: c.h.Aux&abi.EventTriggered != 0,
+	})
 	return err
 }
 
@@ -89,8 +118,52 @@ func eventWait(c *command, _ *pending) error {
 	return err
 }
 
+// eventTrigger raises a triggered event's value. Channels that await it go on in the same step.
+func eventTrigger(c *command, p *pending) error {
+	ev, value, err := c.triggeredEvent()
+	if err != nil {
+		return err
+	}
+	now, err := c.ch.x.o.Device.Now()
+	if err != nil {
+		return err
+	}
+	ev.recorded, ev.reached, ev.at = true, true, now
+	ev.value = max(ev.value, value)
+	p.com.Value[0] = uint64(now)
+	return nil
+}
+
+// eventAwaits reports whether a channel waits for a value of a triggered event.
+func eventAwaits(c *command) bool {
+	ev, value, err := c.triggeredEvent()
+	return err == nil && ev.value < value && c.ch.x.poison == nil
+}
+
+// eventAwait has only to have waited.
+func eventAwait(c *command, _ *pending) error {
+	_, _, err := c.triggeredEvent()
+	return err
+}
+
+// waitsForEvent reports whether the channel's next command waits for an event. What the event waits
+// for is counted where it is: in another channel, or nowhere if it is the guest's to trigger.
+func (ch *channel) waitsForEvent() bool {
+	e := &ch.fetched[ch.next]
+	op := abi.Opcode(e[0]) | abi.Opcode(e[1])<<8
+	if op != abi.OpEventWait && op != abi.OpEventAwait {
+		return false
+	}
+	ch.current = command{ch: ch, entry: e}
+	return commands[op].wait(&ch.current)
+}
+
 func eventQuery(c *command, p *pending) error {
-	ev, err := c.event()
+	h, err := abi.DecodeHandle(c.entry)
+	if err != nil {
+		return err
+	}
+	ev, err := c.ch.x.events.get(h.Handle)
 	if err != nil {
 		return err
 	}
@@ -110,11 +183,11 @@ func eventElapsed(c *command, p *pending) error {
 	if err != nil {
 		return err
 	}
-	from, err := c.ch.x.events.get(e.Start)
+	from, err := c.ch.x.recordedEvent(e.Start)
 	if err != nil {
 		return err
 	}
-	to, err := c.ch.x.events.get(e.End)
+	to, err := c.ch.x.recordedEvent(e.End)
 	if err != nil {
 		return err
 	}

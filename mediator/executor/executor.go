@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,29 +22,48 @@ const (
 	maxModules   = 1 << 10
 	maxFunctions = 1 << 14
 	maxEvents    = 1 << 14
+	maxArrays    = 1 << 14
+	maxTextures  = 1 << 15  // and surfaces
 	maxImage     = 64 << 20 // bytes of a module
 	maxParams    = 32 << 10 // bytes of a kernel's parameters
 	maxName      = 4 << 10  // bytes of a symbol
 	maxFault     = 4 << 10  // bytes of a fault's text
 )
 
-// Features are those that the executor supports. A command that needs another completes with
+// Features are those that the executor supports on any GPU. A command that needs another completes with
 // [abi.StatusNotSupported].
 const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | abi.FeatureCopy3D | abi.FeatureGlobals |
-	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime | abi.FeaturePreempt
+	abi.FeatureFunctions | abi.FeatureLaunchAttributes | abi.FeaturePrintf | abi.FeatureGPUTime | abi.FeaturePreempt |
+	abi.FeatureLimits | abi.FeatureIdentity | abi.FeatureWindowAddresses |
+	abi.FeatureChosenAddresses | abi.FeatureTriggeredEvents | abi.FeatureTextures
 
-// Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit, Elapsed
-// and FetchLimit must be set.
+// FeaturesOf returns the features of an executor on a kind of GPU: only NVIDIA's GPUs run machine
+// code.
+func FeaturesOf(kind string) abi.Features {
+	if kind == "nvidia" {
+		return Features | abi.FeatureCubin
+	}
+	return Features
+}
+
+// Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit,
+// Elapsed, FetchLimit and those of windows' addresses must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
 	// Shared is all of BAR2, and Windows the offset of the windows that commands may name.
 	Shared  []byte
 	Windows int
-	Page    *ipc.ControlPage
-	Slot    int
-	Clock   clock.Clock
-	Log     *slog.Logger
+	// Mappable is the part of Shared that kernels may reach, SharedFile the file that it is mapped
+	// from, and Registered waits until the GPU's driver has locked its pages. Without a file no
+	// window has an address.
+	Mappable   []byte
+	SharedFile *os.File
+	Registered func()
+	Page       *ipc.ControlPage
+	Slot       int
+	Clock      clock.Clock
+	Log        *slog.Logger
 	// Fault is called once, when a kernel has poisoned the context, and ChannelFailed when a guest
 	// has broken the rules of a channel's rings. Both are called after the completions that were
 	// due are published.
@@ -78,13 +98,17 @@ type Executor struct {
 	modules   handles[*module]
 	functions handles[*function]
 	events    handles[*event]
+	textures  textures
 	memory    allocations
 	props     gpu.Properties
+	told      *[gpu.AttributeCount]int32 // see attributes
 
+	timeLimit    time.Duration // of the context's kernels, as the device knows it
 	priority     *priority     // of the process's threads; nil: not managed
 	suspension   suspension    // the guest's newest
 	offGPU       offTimes      // on the GPU's clock
 	offHost      offTimes      // the same on the executor's clock
+	counted      countedTimes  // of launches
 	launches     int           // and fills on the GPU, of all channels
 	admitted     int           // launches that have room on the GPU: see admission
 	working      bool          // see publishWorking
@@ -99,6 +123,7 @@ type Executor struct {
 
 	words, bulk   service       // the executor's own channels, once they are needed
 	controlBlocks controlBlocks // of preemptible launches
+	windows       windows       // their addresses
 	preempted     *job          // the job that has the context off the GPU, in mid-kernel
 	// selfEnabled reports whether the context, which the page says is disabled, was enabled all the
 	// same: see selfEnabler.
@@ -143,10 +168,12 @@ func New(o Options) *Executor {
 		modules:       newHandles[*module](maxModules),
 		functions:     newHandles[*function](maxFunctions),
 		events:        newHandles[*event](maxEvents),
+		textures:      newTextures(),
 		props:         o.Device.Properties(),
 		lastFault:     o.LastFault,
 		admission:     admission{admitter: o.Page.Admitter(o.Slot)},
 		yield:         sched.Yield,
+		timeLimit:     o.KernelTimeLimit,
 	}
 }
 
@@ -261,6 +288,7 @@ func (x *Executor) raise(vector int) {
 // suspended, fetches and starts commands. It reports whether it did anything.
 func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
+	x.updateTimeLimit()
 	x.setSuspended(suspended)
 	x.updateOffTimes()
 	if x.overstays() {
@@ -352,6 +380,7 @@ func (x *Executor) Close() error {
 	}
 	x.channels, x.draining = nil, nil
 	x.zeroes.close()
+	x.windows.mapping.Wait()
 	errs = append(errs, x.words.close(), x.bulk.close())
 	for _, v := range x.vectors {
 		if v != nil {

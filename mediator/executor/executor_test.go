@@ -173,7 +173,7 @@ func TestRefusals(t *testing.T) {
 		"box of everything":      {abi.Header{Op: abi.OpCopy3D}, abi.Copy3D{Width: 1<<32 - 1, Height: 1<<32 - 1, Depth: 1<<32 - 1, DstPitch: 1<<32 - 1, SrcPitch: 1<<32 - 1, DstRows: 1<<32 - 1, SrcRows: 1<<32 - 1}, nil, abi.StatusInvalidValue},
 		"rows at odd distances":  {abi.Header{Op: abi.OpSet}, abi.Set{Dst: 4096, Count: 1, Rows: 2, Pitch: 5, Width: 4}, nil, abi.StatusInvalidValue},
 		"rows to nowhere":        {abi.Header{Op: abi.OpSet}, abi.Set{Dst: 4096, Count: 1, Rows: 2, Pitch: 8, Width: 4}, nil, abi.StatusInvalidAddress},
-		"not yet supported":      {abi.Header{Op: abi.OpLimit}, abi.Query{}, nil, abi.StatusNotSupported},
+		"nothing to set":         {abi.Header{Op: abi.OpFunctionSetAttribute}, abi.Query{}, nil, abi.StatusInvalidHandle},
 		"event kernels":          {abi.Header{Op: abi.OpEventKernelTrigger}, abi.Trigger{}, nil, abi.StatusNotSupported},
 		"machine code":           {abi.Header{Op: abi.OpModuleLoad}, abi.Module{Format: abi.FormatCubin}, nil, abi.StatusNoBinary},
 		"not PTX":                {abi.Header{Op: abi.OpModuleLoad}, abi.Module{Image: abi.Window{Offset: staging, Size: 16}}, nil, abi.StatusInvalidPTX},
@@ -233,6 +233,25 @@ func TestKernelTimeLimit(t *testing.T) {
 	r.stepUntil("the fault is reported", func() bool { return len(r.faults) > 0 })
 	if r.faults[0].Code != uint32(abi.ErrorTimeLimit) {
 		t.Errorf("reported: %+v", r.faults[0])
+	}
+}
+
+// TestKernelTimeLimitChanges tests that a limit that the daemon sets while an endless kernel runs
+// ends it, and that the newest limit is the one that holds.
+func TestKernelTimeLimitChanges(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{KernelTimeLimit: time.Millisecond})
+	r.page.SetKernelTimeLimit(0)
+	g := r.open()
+	l, params := launchOf(g.load(spinPTX, "spin"), 1, 50_000)
+	if c := g.call(abi.Header{Op: abi.OpLaunch}, l, params...); c.Status != abi.StatusOK {
+		t.Fatalf("without a limit: %v", c.Status)
+	}
+	l, params = launchOf(l.Function, 1, 1<<62)
+	g.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	r.stepUntil("it is on the GPU", func() bool { return r.page.Context(0).Outstanding() > 0 })
+	r.page.SetKernelTimeLimit(5 * time.Millisecond)
+	if c := g.receive(1)[0]; c.Status != abi.StatusTimeLimit {
+		t.Errorf("endless kernel: %v, want the time limit", c.Status)
 	}
 }
 

@@ -16,6 +16,20 @@ func FuzzEntries(f *testing.F) {
 		abi.Header{Op: abi.Commands[i].Op, Cookie: 1}.Encode(&e)
 		f.Add(append(e[:], e[:]...), uint32(2))
 	}
+	for op, p := range map[abi.Opcode]payload{
+		abi.OpWindowAddress: abi.Mapping{Window: abi.Window{Offset: staging, Size: 64}, Address: 0x0a00_0000_0000},
+		abi.OpMemAlloc:      abi.Alloc{Size: 4096, Address: 0x4800_0000_0000},
+		abi.OpEventAwait:    abi.Point{Handle: 1, Value: 1},
+		abi.OpSetLimit:      abi.Query{Key: abi.LimitHeapBytes, Value: 1 << 20},
+	} {
+		var x abi.Entry
+		p.Encode(&x)
+		abi.Header{Op: op}.Encode(&x)
+		abi.Empty{}.Encode(&e)
+		abi.Header{Op: abi.OpEventCreate, Aux: abi.EventTriggered}.Encode(&e)
+		f.Add(append(append(e[:], x[:]...), x[:]...), uint32(3))
+	}
+	e = abi.Entry{}
 	abi.Header{Op: abi.OpLaunch, More: abi.MaxMore}.Encode(&e)
 	f.Add(e[:], uint32(1))
 	f.Add([]byte{}, uint32(1<<31))

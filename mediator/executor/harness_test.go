@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/memfd"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -74,8 +78,10 @@ func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rig{t: t, ctx: ctx, page: page, shared: make([]byte, sharedBytes), header: abi.HeaderBytes(testChannels), rings: testRings}
+	file, shared := newShared(t)
+	r := &rig{t: t, ctx: ctx, page: page, shared: shared, header: abi.HeaderBytes(testChannels), rings: testRings}
 	r.x = New(Options{
+		SharedFile: file, Mappable: shared[r.header+r.rings:],
 		Device: dev, Context: ctx, Shared: r.shared, Windows: r.header + r.rings, Page: page, Slot: 0, Clock: clock.Real{}, KernelTimeLimit: o.KernelTimeLimit,
 		Fault:         func(f ipc.Fault) { r.faults = append(r.faults, f) },
 		ChannelFailed: func(f ipc.ChannelFailure) { r.failures = append(r.failures, f) },
@@ -86,6 +92,32 @@ func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu
 		}
 	})
 	return r
+}
+
+// newShared returns BAR2, and the file that it is mapped from.
+func newShared(t testing.TB) (*os.File, []byte) {
+	t.Helper()
+	fd, err := unix.MemfdCreate("BAR2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := os.NewFile(uintptr(fd), "BAR2")
+	if err := f.Truncate(sharedBytes); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(fd, 0, sharedBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(f.Close(), unix.Munmap(mem)); err != nil {
+			t.Error(err)
+		}
+	})
+	return f, mem
 }
 
 // open opens the next channel.

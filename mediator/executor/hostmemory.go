@@ -48,6 +48,9 @@ func register(c gpu.Context, mem []byte, log *slog.Logger) *hostMemory {
 	return s
 }
 
+// wait waits until the memory is registered, or known not to be.
+func (s *hostMemory) wait() { s.registering.Wait() }
+
 // close closes the context, which ends the copies under way, and then unregisters mem, so that it
 // can be unmapped. In the other order, unregistering would wait for the copies and the kernels
 // before them.

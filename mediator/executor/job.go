@@ -112,7 +112,11 @@ func (ch *channel) newJob(p *pending, f *function, a *attributes, urgency int) e
 		}
 	}
 	j.urgency, j.arrived = urgency, x.o.Clock.Now()
-	p.estimate = x.estimate(f)
+	shape := j.launch
+	if j.form != 0 {
+		shape.Grid = gpu.Dim3{X: j.plan.Grid[0], Y: j.plan.Grid[1], Z: j.plan.Grid[2]}
+	}
+	p.estimate = x.estimate(f, &shape)
 	j.p, p.job = p, j
 	if ch.job == nil {
 		ch.job = j
@@ -309,13 +313,13 @@ func (j *job) left() bool {
 		j.run.stopped = x.o.Clock.Now()
 	}
 	ch.gone(out)
-	t, late := x.gpuTime(out.Start, out.End)
+	t, _ := x.gpuTime(out.Start, out.End)
 	if j.total.start == 0 {
 		j.total.start = out.Start
 	}
 	j.total.end = out.End
 	j.total.used += t
-	x.slot.AddRun(t, late)
+	x.slot.AddRun(x.newTime(out.Start, out.End))
 	if out.Err != nil {
 		return j.fail(out.Err)
 	}
@@ -346,8 +350,8 @@ func (j *job) left() bool {
 
 // overLimit reports whether its runs took more GPU time than a launch may use.
 func (j *job) overLimit() bool {
-	o := &j.ch.x.o
-	return o.KernelTimeLimit > 0 && j.total.used > o.KernelTimeLimit && (o.Elapsed == nil || o.Elapsed()-j.total.billed > o.KernelTimeLimit)
+	o, limit := &j.ch.x.o, j.ch.x.kernelTimeLimit()
+	return limit > 0 && j.total.used > limit && (o.Elapsed == nil || o.Elapsed()-j.total.billed > limit)
 }
 
 // fail ends the job with an error of the GPU's.

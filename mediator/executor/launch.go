@@ -29,7 +29,16 @@ func launchWaits(c *command) bool {
 	if err != nil {
 		return false
 	}
-	return !x.fitsContext(c.ch, x.estimate(f), c.ch.job != nil)
+	shape := launchShape(&l)
+	return !x.fitsContext(c.ch, x.estimate(f, &shape), c.ch.job != nil)
+}
+
+// launchShape returns a launch's grid, blocks and shared memory.
+func launchShape(l *abi.Launch) gpu.Launch {
+	return gpu.Launch{
+		Grid: gpu.Dim3{X: l.Grid[0], Y: l.Grid[1], Z: l.Grid[2]}, Block: gpu.Dim3{X: l.Block[0], Y: l.Block[1], Z: l.Block[2]},
+		SharedBytes: uint64(l.SharedBytes),
+	}
 }
 
 func launch(c *command, p *pending) error {
@@ -42,8 +51,8 @@ func launch(c *command, p *pending) error {
 	if err != nil {
 		return err
 	}
-	grid, block := gpu.Dim3{X: l.Grid[0], Y: l.Grid[1], Z: l.Grid[2]}, gpu.Dim3{X: l.Block[0], Y: l.Block[1], Z: l.Block[2]}
-	if err := x.checkShape(grid, block); err != nil {
+	shape := launchShape(&l)
+	if err := x.checkShape(shape.Grid, shape.Block); err != nil {
 		return err
 	}
 	records := uint64(c.h.Aux) * abi.EntrySize
@@ -52,7 +61,8 @@ func launch(c *command, p *pending) error {
 		return err
 	}
 	x.params = data
-	x.gl = gpu.Launch{Function: f.gpu, Grid: grid, Block: block, SharedBytes: uint64(l.SharedBytes), Params: data[records:]}
+	x.gl = shape
+	x.gl.Function, x.gl.Params = f.gpu, data[records:]
 	var asked attributes
 	for i := range uint64(c.h.Aux) {
 		if err := x.attribute((*abi.Entry)(data[i*abi.EntrySize:]), f, &x.gl, &asked); err != nil {
@@ -80,7 +90,7 @@ func launch(c *command, p *pending) error {
 // launchNow puts the launch in x.gl on the GPU. It needs no turn.
 func (c *command) launchNow(p *pending, f *function) error {
 	x := c.ch.x
-	p.estimate = x.estimate(f)
+	p.estimate = x.estimate(f, &x.gl)
 	if !x.admit(c.ch, p.estimate, false) {
 		return errWaits
 	}

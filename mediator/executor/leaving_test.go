@@ -65,8 +65,10 @@ func TestDeadChannelLetsGoOfItsLaunches(t *testing.T) {
 	abi.StoreWord(page, abi.SubmissionPutWord, 1<<20)
 	b.spin(fn, 3, 10)
 	b.receive(3)
-	if len(r.failures) != 1 || r.page.Context(0).Outstanding() != 0 {
-		t.Errorf("failures %v, %d outstanding", r.failures, r.page.Context(0).Outstanding())
+	// The other channel's launches may be beside those.
+	r.stepUntil("all launches have left", func() bool { return len(r.failures) > 0 && r.page.Context(0).Outstanding() == 0 })
+	if len(r.failures) != 1 {
+		t.Errorf("failures %v", r.failures)
 	}
 }
 

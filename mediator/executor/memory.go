@@ -21,7 +21,17 @@ func memAlloc(c *command, p *pending) error {
 	case a.Align > maxAlign:
 		return fmt.Errorf("allocate with alignment %d, at most %d: %w", a.Align, maxAlign, abi.StatusNotSupported)
 	}
-	ptr, err := c.ch.x.allocate(a.Size)
+	alloc := c.ch.x.o.Context.Alloc
+	if a.Address != 0 {
+		placer, ok := c.ch.x.o.Context.(gpu.Placer)
+		if !ok {
+			return fmt.Errorf("allocate at %#x: %w", a.Address, abi.StatusNotSupported)
+		}
+		alloc = func(size uint64) (gpu.Ptr, error) {
+			return gpu.Ptr(a.Address), placer.AllocAt(gpu.Ptr(a.Address), size)
+		}
+	}
+	ptr, err := c.ch.x.allocate(a.Size, alloc)
 	p.com.Value[0] = uint64(ptr)
 	if err == nil {
 		c.ch.x.memory.add(allocation{ptr, a.Size})

@@ -23,10 +23,11 @@ type function struct {
 	gpu          gpu.Function
 	attrs        gpu.FunctionAttributes
 	module       uint64
-	mean         time.Duration // of its launches; 0: none has ended yet
-	hint         time.Duration // the guest's own estimate
-	hash         uint64        // tells kernels apart by content
-	unresponsive bool          // it is declared preemptible, and did not leave when asked
+	mean         time.Duration     // of its launches; 0: none has ended yet
+	hint         time.Duration     // the guest's own estimate
+	hash         uint64            // tells kernels apart by content
+	unresponsive bool              // it is declared preemptible, and did not leave when asked
+	set          map[uint32]uint64 // attributes that the guest has set
 	// shape is the block shape of the last launch, and how many such blocks an SM holds.
 	shape struct {
 		threads  int
@@ -65,7 +66,10 @@ func moduleLoad(c *command, p *pending) error {
 	if m.Flags != 0 {
 		return fmt.Errorf("module flags %#x: %w", m.Flags, abi.StatusInvalidValue)
 	}
-	if m.Format > abi.FormatPTX {
+	if m.Format > abi.FormatFat {
+		return fmt.Errorf("module format %d: %w", m.Format, abi.StatusInvalidValue)
+	}
+	if m.Format > abi.FormatPTX && !x.props.MachineCode {
 		return abi.StatusNoBinary
 	}
 	var log []byte
@@ -202,14 +206,44 @@ func functionAttribute(c *command, p *pending) error {
 		abi.FunctionBinaryVersion:    uint64(a.BinaryVersion),
 		abi.FunctionCacheModeCA:      0,
 		abi.FunctionMaxDynamicShared: d.SharedPerBlockOptin - min(a.SharedBytes, d.SharedPerBlockOptin),
+		abi.FunctionCarveout:         ^uint64(0), // -1: none is preferred
 		abi.FunctionParams:           uint64(len(a.Params)),
 		abi.FunctionParamBytes:       a.ParamBytes,
+	}
+	if v, ok := f.set[q.Key]; ok {
+		values[q.Key] = v
 	}
 	v, ok := values[q.Key]
 	if !ok {
 		return fmt.Errorf("function attribute %d: %w", q.Key, abi.StatusNotSupported)
 	}
 	p.com.Value[0] = v
+	return nil
+}
+
+// functionSetAttribute sets an attribute. A launch may use as much shared memory as the GPU has
+// anyway, and the carveout is a hint, so both are only kept.
+func functionSetAttribute(c *command, _ *pending) error {
+	q, err := c.query()
+	if err != nil {
+		return err
+	}
+	f, err := c.ch.x.functions.get(q.Handle)
+	if err != nil {
+		return err
+	}
+	most := c.ch.x.props.SharedPerBlockOptin
+	switch v := int64(q.Value); {
+	case q.Key != abi.FunctionMaxDynamicShared && q.Key != abi.FunctionCarveout:
+		return fmt.Errorf("set function attribute %d: %w", q.Key, abi.StatusNotSupported)
+	case q.Key == abi.FunctionMaxDynamicShared && (v < 0 || q.Value > most-min(f.attrs.SharedBytes, most)),
+		q.Key == abi.FunctionCarveout && (v < -1 || v > 100):
+		return fmt.Errorf("function attribute %d of %d: %w", q.Key, v, abi.StatusInvalidValue)
+	}
+	if f.set == nil {
+		f.set = make(map[uint32]uint64)
+	}
+	f.set[q.Key] = q.Value
 	return nil
 }
 

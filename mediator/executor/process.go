@@ -59,7 +59,9 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		suspension = m.Files[2]
 		defer func() { err = errors.Join(err, suspension.Close()) }()
 	}
-	shared, err := mapShared(m.Files[0])
+	bar2 := m.Files[0]
+	defer func() { err = errors.Join(err, bar2.Close()) }()
+	shared, err := mapShared(bar2)
 	if err != nil {
 		return errors.Join(err, m.Files[1].Close())
 	}
@@ -92,7 +94,8 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	defer p.watchdog.guard(ctx.Done(), hungOf(gctx), func() {
 		fault(ipc.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
 	})()
-	registered := register(gctx, registrable(&s, shared, log), log)
+	windows := registrable(&s, shared, log)
+	registered := register(gctx, windows, log)
 	defer func() {
 		cancel(nil) // if Run was not called; from here on the process is to end
 		slot.SetEnding()
@@ -121,6 +124,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		FetchLimit: fetchLimitOf(s.GPU, device), Elapsed: elapsedOf(s.GPU, elapsed),
 		Fault:         fault,
 		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
+		Mappable:      windows, SharedFile: bar2, Registered: registered.wait,
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
@@ -189,9 +193,8 @@ func checkSetup(m *ipc.Message, s *ipc.Setup) error {
 	return nil
 }
 
-// mapShared maps BAR2 whole. f is closed.
+// mapShared maps BAR2 whole.
 func mapShared(f *os.File) (mem []byte, err error) {
-	defer func() { err = errors.Join(err, f.Close()) }()
 	st, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("look at BAR2: %w", err)
@@ -230,7 +233,7 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
 		Label: s.Guest, MemoryLimit: s.MemoryLimit, Budget: page.Memory(s.Slot, s.MemoryLimit),
-		KernelTimeLimit: s.KernelTimeLimit, Elapsed: elapsed,
+		KernelTimeLimit: currentTimeLimit(page, s.KernelTimeLimit), Elapsed: elapsed,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("create a context on GPU %s: %w", s.GPU.Name, err), device.Close())

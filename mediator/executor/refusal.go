@@ -65,7 +65,9 @@ func (x *Executor) attempted(a attempt, err error) error {
 }
 
 // forgetRefusals allows new attempts: there may be room now.
-func (x *Executor) forgetRefusals() { x.zeroes.refused, x.refusedLoad = refusal{}, refusal{} }
+func (x *Executor) forgetRefusals() {
+	x.zeroes.refused, x.refusedLoad, x.textures.refused = refusal{}, refusal{}, refusal{}
+}
 
 // retryIn returns how long it is from now until the next attempt, at most d.
 func (r *refusal) retryIn(now, d time.Duration) time.Duration {

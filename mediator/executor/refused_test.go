@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// samplePTX is a kernel with a texture, beside incPTX.
+// samplePTX is a kernel with an instruction that the soft GPU lacks, beside incPTX.
 const samplePTX = incPTX + `
 .visible .entry sample(.param .u64 t)
 {
@@ -17,7 +17,7 @@ const samplePTX = incPTX + `
 	.reg .b64 %rd<2>;
 	ld.param.u64 %rd1, [t];
 	mov.f32 %f1, 0f00000000;
-	tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f1}];
+	wgmma.fence.sync.aligned;
 	ret;
 }
 `
@@ -42,7 +42,7 @@ func TestRefusedKernel(t *testing.T) {
 		t.Errorf("in 20 bytes: %q", said)
 	}
 	m, said := load(1 << 10)
-	if !strings.HasPrefix(said, "kernel sample, PTX line ") || !strings.Contains(said, "tex.2d.v4.f32.f32: textures") || strings.Count(said, "\n") != 1 {
+	if !strings.HasPrefix(said, "kernel sample, PTX line ") || !strings.Contains(said, "wgmma.fence.sync.aligned: matrix instructions") || strings.Count(said, "\n") != 1 {
 		t.Errorf("the log says %q", said)
 	}
 	find := func(name string) uint64 {

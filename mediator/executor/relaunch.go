@@ -59,7 +59,7 @@ func (x *Executor) fit(m *controlMemory, l *preemption.Launch) error {
 	if err := x.freeMemory(m); err != nil {
 		return err
 	}
-	base, err := x.allocateNow(need)
+	base, err := x.allocateNow(need, x.o.Context.Alloc)
 	if err == errWaits {
 		return err
 	}

@@ -16,6 +16,7 @@ var faultStatus = map[gpu.FaultKind]abi.Status{
 	gpu.FaultTimeLimit:   abi.StatusTimeLimit,
 	gpu.FaultStack:       abi.StatusStackOverflow,
 	gpu.FaultBarrier:     abi.StatusDeadlock,
+	gpu.FaultAssert:      abi.StatusAssert,
 }
 
 // errorStatus has the status of each of the GPU's errors, the more specific ones first.
@@ -28,6 +29,8 @@ var errorStatus = []struct {
 	{gpu.ErrOutOfMemory, abi.StatusOutOfMemory},
 	{gpu.ErrInvalidPtr, abi.StatusInvalidAddress},
 	{gpu.ErrInvalidCopy, abi.StatusInvalidValue},
+	{gpu.ErrInvalidTexture, abi.StatusInvalidValue},
+	{gpu.ErrInvalidLimit, abi.StatusInvalidValue},
 	{gpu.ErrInvalidModule, abi.StatusInvalidPTX},
 	{gpu.ErrUnsupported, abi.StatusNotSupported},
 	{gpu.ErrNotFound, abi.StatusNotFound},

@@ -148,7 +148,7 @@ const (
 
 // sleepFor returns for how long to sleep at most, at now.
 func (x *Executor) sleepFor(now time.Duration) time.Duration {
-	d := x.admissionSleep(x.refusedLoad.retryIn(now, x.zeroes.refused.retryIn(now, sleepLimit)))
+	d := x.admissionSleep(x.textures.refused.retryIn(now, x.refusedLoad.retryIn(now, x.zeroes.refused.retryIn(now, sleepLimit))))
 	for _, chs := range [...][]*channel{x.channels, x.draining} {
 		for _, ch := range chs {
 			d = min(d, ch.job.sleepFor(now), ch.second.sleepFor(now))

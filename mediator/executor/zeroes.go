@@ -32,25 +32,25 @@ type zeroing struct {
 // which are for memory of the guest's preemptible launches.
 const maxZeroes = gpu.OutcomesKept / 2
 
-// allocate allocates a guest's memory. The error is errWaits if it has to wait as fills do, or for
-// freed memory that the GPU still holds.
-func (x *Executor) allocate(size uint64) (gpu.Ptr, error) {
+// allocate allocates a guest's memory by alloc. The error is errWaits if it has to wait as fills do,
+// or for freed memory that the GPU still holds.
+func (x *Executor) allocate(size uint64, alloc func(size uint64) (gpu.Ptr, error)) (gpu.Ptr, error) {
 	if _, ok := x.o.Context.(gpu.Lazy); ok {
 		if may, _ := x.fillFits(fillTime(size, 1)); !may || len(x.zeroes.flight) >= maxZeroes {
 			return 0, errWaits
 		}
 	}
-	return x.allocateNow(size)
+	return x.allocateNow(size, alloc)
 }
 
-// allocateNow allocates memory, and counts its zeroing. It waits only for freed memory that the GPU
-// still holds.
-func (x *Executor) allocateNow(size uint64) (gpu.Ptr, error) {
+// allocateNow allocates memory by alloc, and counts its zeroing. It waits only for freed memory that
+// the GPU still holds.
+func (x *Executor) allocateNow(size uint64, alloc func(size uint64) (gpu.Ptr, error)) (gpu.Ptr, error) {
 	a, err := x.attempt(&x.zeroes.refused, size)
 	if err != nil {
 		return 0, err
 	}
-	p, err := x.o.Context.Alloc(size)
+	p, err := alloc(size)
 	if err = x.attempted(a, err); err != nil {
 		return 0, err
 	}

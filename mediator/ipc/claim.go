@@ -47,9 +47,7 @@ func (p *ControlPage) Claim(context int, v *Launch) (Claim, bool) {
 		if slot.l.turn.CompareAndSwap(uint64(oldest), uint64(newTurn(launch, context, next))) {
 			slot.l.fill(v)
 			ready := slot.step(launch, slotstate.Initialised)
-			if p.Mode() != ModeFree {
-				p.WakeDaemon()
-			}
+			p.WakeDaemon()
 			return Claim{slot, launch}, ready
 		}
 	}

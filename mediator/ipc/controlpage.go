@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/fairshare/quota"
 	"vgpud/internal/memfd"
 )
 
@@ -66,7 +67,9 @@ type pageLayout struct {
 	attached  atomic.Uint32
 	sliced    atomic.Uint32 // by serve, like disabled
 	generated atomic.Uint64
-	_         [lineBytes - 24]byte
+	timeLimit atomic.Int64 // by serve, like disabled
+	executed  atomic.Int64 // by serve, with used: + 1; 0 is unknown
+	_         [lineBytes - 40]byte
 
 	contexts [MaxContexts]contextLayout
 }
@@ -195,7 +198,8 @@ func (p *ControlPage) Beat(now time.Duration) { p.l.heartbeat.Store(int64(now)) 
 // SetSuspendWord records the daemon's verdict on the guest, and wakes the guest's executors if it
 // has changed. The daemon calls it after Beat.
 func (p *ControlPage) SetSuspendWord(v SuspendWord) {
-	if SuspendWord(p.l.suspendWord.Swap(uint32(v))) != v {
+	if p.StoredSuspendWord() != v {
+		p.l.suspendWord.Store(uint32(v))
 		p.wakeAll()
 	}
 }
@@ -222,16 +226,24 @@ func (p *ControlPage) StoredSuspendWord() SuspendWord { return SuspendWord(p.l.s
 type Bill struct {
 	// Used is GPU time, Suspended for how long the guest was suspended.
 	Used, Suspended time.Duration
-	Suspensions     uint64
+	// Executed is what the guest's executors had counted ([Counters.GPUTime]) when Used was charged
+	// last; below 0 if that is unknown: nothing was charged, or by an older daemon.
+	Executed    time.Duration `json:",omitempty"`
+	Suspensions uint64
 	// Caused counts evictions that made room for the guest, and Charged is their cost. A page of
 	// version 1 has no room for them.
 	Caused  uint64
 	Charged time.Duration
 }
 
-// SetBill records the bill. The daemon calls it.
+// SetBill records the bill. The daemon calls it, for all guests in each round: so words that are
+// right already are not stored, which takes much longer than to load them.
 func (p *ControlPage) SetBill(b Bill) {
+	if p.Bill() == b {
+		return
+	}
 	p.l.used.Store(int64(b.Used))
+	p.l.executed.Store(int64(min(max(b.Executed, -1), maxTime)) + 1)
 	p.l.suspended.Store(int64(b.Suspended))
 	p.l.suspensions.Store(b.Suspensions)
 	if p.launches != nil {
@@ -244,6 +256,7 @@ func (p *ControlPage) SetBill(b Bill) {
 func (p *ControlPage) Bill() Bill {
 	b := Bill{
 		Used: time.Duration(p.l.used.Load()), Suspended: time.Duration(p.l.suspended.Load()), Suspensions: p.l.suspensions.Load(),
+		Executed: timeIn(&p.l.executed) - 1,
 	}
 	if p.launches != nil {
 		b.Caused, b.Charged = p.launches.caused.Load(), time.Duration(p.launches.charged.Load())
@@ -260,16 +273,30 @@ type Terms struct {
 	Cap             float64 `json:"cap"`
 	Guarantee       float64 `json:"guarantee"`
 	PriorityCeiling int     `json:"priority_ceiling"`
+	// KernelTimeLimit is what was asked for, and is not on the page: see
+	// [ControlPage.SetKernelTimeLimit].
+	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
+	// Budget bounds the guest's GPU time, and is not on the page.
+	Budget quota.Budget `json:"budget,omitzero"`
 }
 
 const billion = 1e9
 
+// storeWord stores v unless w has it already.
+func storeWord(w *atomic.Uint32, v uint32) {
+	if w.Load() != v {
+		w.Store(v)
+	}
+}
+
 // SetTerms records the terms. The daemon calls it.
 func (p *ControlPage) SetTerms(t Terms) {
-	p.l.weight.Store(math.Float64bits(t.Weight))
-	p.l.capLimit.Store(uint32(math.Round(t.Cap * billion)))
-	p.l.guarantee.Store(uint32(math.Round(t.Guarantee * billion)))
-	p.l.ceiling.Store(uint32(t.PriorityCeiling))
+	if w := math.Float64bits(t.Weight); p.l.weight.Load() != w {
+		p.l.weight.Store(w)
+	}
+	storeWord(&p.l.capLimit, uint32(math.Round(t.Cap*billion)))
+	storeWord(&p.l.guarantee, uint32(math.Round(t.Guarantee*billion)))
+	storeWord(&p.l.ceiling, uint32(t.PriorityCeiling))
 }
 
 // Terms returns the terms that were last recorded.
@@ -279,6 +306,25 @@ func (p *ControlPage) Terms() Terms {
 		Cap:    float64(p.l.capLimit.Load()) / billion, Guarantee: float64(p.l.guarantee.Load()) / billion,
 		PriorityCeiling: int(p.l.ceiling.Load()),
 	}
+}
+
+// SetKernelTimeLimit records the GPU time after which the guest's kernels are ended, 0 for none, and
+// wakes the guest's executors if it has changed. The daemon calls it.
+func (p *ControlPage) SetKernelTimeLimit(d time.Duration) {
+	if d <= 0 {
+		d = -1 // 0 is a page on which no daemon has set a limit
+	}
+	if p.l.timeLimit.Load() != int64(d) {
+		p.l.timeLimit.Store(int64(d))
+		p.wakeAll()
+	}
+}
+
+// KernelTimeLimit returns the limit that was last recorded, 0 for none. It returns false if no
+// daemon has set any.
+func (p *ControlPage) KernelTimeLimit() (d time.Duration, ok bool) {
+	d = time.Duration(p.l.timeLimit.Load())
+	return max(d, 0), d != 0
 }
 
 // SetPollingCPU records the processor that the daemon's polling thread occupies.

@@ -67,7 +67,7 @@ func TestControlPageIsShared(t *testing.T) {
 		t.Errorf("backlog %v, pid %d, state %v", seen.Backlog(), seen.PID(), seen.State())
 	}
 
-	bill := Bill{Used: time.Second, Suspended: time.Minute, Suspensions: 3, Caused: 7, Charged: time.Millisecond}
+	bill := Bill{Used: time.Second, Suspended: time.Minute, Executed: time.Hour, Suspensions: 3, Caused: 7, Charged: time.Millisecond}
 	serve.SetBill(bill)
 	if diff := cmp.Diff(bill, exec.Bill()); diff != "" {
 		t.Errorf("Bill (-want +got):\n%s", diff)

@@ -294,5 +294,5 @@ func storeBool(w *atomic.Uint32, b bool) {
 	if b {
 		v = 1
 	}
-	w.Store(v)
+	storeWord(w, v)
 }

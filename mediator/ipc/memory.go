@@ -39,6 +39,9 @@ func (p *ControlPage) MemoryTaken() uint64 {
 	return sum
 }
 
+// MemoryTaken returns how much GPU memory the context has taken, in bytes, within bounds.
+func (c *ContextSlot) MemoryTaken() uint64 { return min(c.memory.Load(), maxBytes) }
+
 // Take takes n bytes, or reports false and takes nothing.
 //
 // It adds the bytes to the context's word first and then sums all words. Of several contexts that

@@ -55,10 +55,21 @@ const (
 	KindLog Kind = "log"
 	// KindQuit (serve to vm) ends the guest's virtual GPU.
 	KindQuit Kind = "quit"
+	// KindDrain (serve to vm) says whether the guest's GPU is being drained: body [Drain]. A vm of
+	// an older version ignores it.
+	KindDrain Kind = "drain"
 	// KindChanged (vm to serve): channels or contexts came or went, so the daemon may have to
 	// decide anew. One message may stand for several changes.
 	KindChanged Kind = "changed"
 )
+
+// Drain says what the drain of a GPU means for a guest there.
+type Drain struct {
+	// Refuse has no context of the guest start on the GPU any more.
+	Refuse bool `json:"refuse"`
+	// End ends the contexts that the guest has there, as if their executors had died.
+	End bool `json:"end,omitempty"`
+}
 
 // GPU names a physical GPU and how to reach it.
 type GPU struct {
@@ -171,6 +182,9 @@ type Spec struct {
 	// Granted are the terms that the domain's metadata granted last, or that the guest was created
 	// with; nil if they are not known.
 	Granted *Terms `json:"granted,omitempty"`
+	// Owner and Project are whom the guest's usage is billed to.
+	Owner   string `json:"owner,omitempty"`
+	Project string `json:"project,omitempty"`
 	// Socket is the path that the guest's VMM connects to.
 	Socket string `json:"socket"`
 	// Peer, if set, is the only process that may connect.
@@ -209,4 +223,7 @@ type Peer struct {
 type Domain struct {
 	Name    string `json:"name"`
 	Granted *Terms `json:"granted,omitempty"`
+	// Owner and Project are whom the guest's usage is billed to.
+	Owner   string `json:"owner,omitempty"`
+	Project string `json:"project,omitempty"`
 }

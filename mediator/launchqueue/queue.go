@@ -3,6 +3,7 @@ package launchqueue
 import (
 	"cmp"
 	"math"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -17,10 +18,12 @@ import (
 // A policy is told of one event at a time, and is shown the launches that it has been told of
 // before: as the newest read found them, with what it has had done to them since.
 type Queue struct {
-	launches []*Launch // in order of arrival
+	launches []*Launch                      // in order of arrival
+	byID     map[fairshare.LaunchID]*Launch // those that have not ended
 	guests   map[fairshare.GuestID]*guestQueue
 	lastID   fairshare.LaunchID
-	events   []event            // not told to the policy yet
+	events   []event // of which the first passed were told to the policy
+	passed   int
 	shown    []fairshare.Launch // reused by Launches
 	reads    uint64
 	readAt   time.Duration // when Read was last called
@@ -34,6 +37,7 @@ type Queue struct {
 // guestQueue is the part of a queue that belongs to one guest.
 type guestQueue struct {
 	launches [ipc.MaxLaunchSlots]*Launch // by slot
+	tracked  uint64                      // a bit for each slot that has one
 	ended    [ipc.MaxLaunchSlots]uint64  // the number of the launch that was last seen to have ended, by slot
 	read     uint64                      // the newest read that included the guest
 	// needsVerdicts reports whether its launches wait for verdicts; timeLimit is how long one may
@@ -64,6 +68,9 @@ type Guest struct {
 	Mode      ipc.Mode      // how its launches are treated
 	Ceiling   int           // the highest priority that they may have
 	TimeLimit time.Duration // how long one may run; 0 is no limit
+	// NoNews reports whether nothing says that a launch has come since the last read. Then only the
+	// slots of launches that the queue has are read.
+	NoNews bool
 }
 
 // goesAhead reports whether a launch that has just arrived goes to the GPU without a verdict.
@@ -123,6 +130,22 @@ func (q *Queue) Read(now time.Duration, guests []Guest, report func(Change)) {
 	for i := range guests {
 		q.readGuest(now, &guests[i], report)
 	}
+	if len(q.guests) > len(guests) {
+		q.dropOthers(report)
+	}
+	q.readAt = now
+	q.checkStalls(now, report)
+	q.launches = slices.DeleteFunc(q.launches, func(l *Launch) bool { return l.over })
+	if !slices.IsSortedFunc(q.launches, byArrival) {
+		slices.SortStableFunc(q.launches, byArrival)
+	}
+	q.announce()
+}
+
+func byArrival(x, y *Launch) int { return cmp.Compare(x.Arrived, y.Arrived) }
+
+// dropOthers drops the guests that were not among those of the newest read.
+func (q *Queue) dropOthers(report func(Change)) {
 	for id, gq := range q.guests {
 		if gq.read == q.reads {
 			continue
@@ -132,11 +155,6 @@ func (q *Queue) Read(now time.Duration, guests []Guest, report func(Change)) {
 		}
 		delete(q.guests, id)
 	}
-	q.readAt = now
-	q.checkStalls(now, report)
-	q.launches = slices.DeleteFunc(q.launches, func(l *Launch) bool { return l.over })
-	slices.SortStableFunc(q.launches, func(x, y *Launch) int { return cmp.Compare(x.Arrived, y.Arrived) })
-	q.announce()
 }
 
 // readGuest reads a guest's slots.
@@ -152,7 +170,12 @@ func (q *Queue) readGuest(now time.Duration, g *Guest, report func(Change)) {
 	}
 	q.updateConduct(now, gq)
 	gq.read, gq.needsVerdicts, gq.timeLimit = q.reads, g.Mode != ipc.ModeFree, g.TimeLimit
-	for i := range ipc.MaxLaunchSlots {
+	unread := ^uint64(0)
+	if g.NoNews && !found {
+		unread = gq.tracked
+	}
+	for ; unread != 0; unread &= unread - 1 {
+		i := bits.TrailingZeros64(unread)
 		slot := g.Slots.LaunchSlot(i)
 		l := gq.launches[i]
 		// Most slots are free, and cost next to nothing.
@@ -195,8 +218,12 @@ func (q *Queue) add(now time.Duration, g *Guest, gq *guestQueue, slot int, s ipc
 	if l.slot.Asked = min(max(s.Asked, 0), now); s.State != slotstate.ToEvict {
 		l.slot.BelowSM = 0
 	}
-	q.launches = append(q.launches, l)
+	if q.byID == nil {
+		q.byID = make(map[fairshare.LaunchID]*Launch)
+	}
+	q.launches, q.byID[l.ID] = append(q.launches, l), l
 	gq.launches[slot] = l
+	gq.tracked |= 1 << slot
 	return l
 }
 
@@ -245,6 +272,8 @@ func (q *Queue) end(l *Launch, how ChangeKind, report func(Change)) {
 	}
 	l.over = true
 	l.queue.launches[l.index] = nil
+	l.queue.tracked &^= 1 << l.index
+	delete(q.byID, l.ID)
 	q.ended = append(q.ended, l)
 	report(Change{Kind: how, Launch: l})
 	if l.announced {
@@ -258,7 +287,7 @@ func (q *Queue) Drop(l *Launch, report func(Change)) { q.end(l, Gone, report) }
 
 // Reannounce queues an arrival of every launch, for another policy.
 func (q *Queue) Reannounce() {
-	q.events = q.events[:0]
+	q.events, q.passed = q.events[:0], 0
 	for _, l := range q.launches {
 		l.told, l.announced = false, false
 	}
@@ -280,8 +309,10 @@ func (q *Queue) Next() (ev fairshare.Event, ok bool) {
 	if len(q.events) == 0 {
 		return ev, false
 	}
-	e := q.events[0]
-	q.events = slices.Delete(q.events, 0, 1)
+	e := q.events[q.passed]
+	if q.passed++; q.passed == len(q.events) {
+		q.events, q.passed = q.events[:0], 0
+	}
 	e.launch.told = e.kind != fairshare.Finished
 	return fairshare.Event{Kind: e.kind, Guest: e.launch.Guest, Launch: e.launch.ID}, true
 }
@@ -302,14 +333,7 @@ func (q *Queue) Launches(now time.Duration, sms uint32, cost func(*Launch) time.
 }
 
 // Find returns the launch with that ID, or nil if there is none or it has ended.
-func (q *Queue) Find(id fairshare.LaunchID) *Launch {
-	for _, l := range q.launches {
-		if l.ID == id && !l.over {
-			return l
-		}
-	}
-	return nil
-}
+func (q *Queue) Find(id fairshare.LaunchID) *Launch { return q.byID[id] }
 
 // Counts are numbers of launches by where they stand.
 type Counts struct{ Waiting, Running, Leaving int }
@@ -324,10 +348,12 @@ func (q *Queue) Count() (n Counts) {
 
 // CountOf counts the launches of one guest.
 func (q *Queue) CountOf(guest fairshare.GuestID) (n Counts) {
-	for _, l := range q.launches {
-		if l.Guest == guest {
-			l.countIn(&n)
-		}
+	gq := q.guests[guest]
+	if gq == nil {
+		return n
+	}
+	for unread := gq.tracked; unread != 0; unread &= unread - 1 {
+		gq.launches[bits.TrailingZeros64(unread)].countIn(&n)
 	}
 	return n
 }

@@ -35,7 +35,7 @@
 //
 // The model of a guest is an [Executors]: Activity and Groups say what its contexts do, and Publish
 // is told the verdicts. A model with launches under a policy about kernels has an ipc.ControlPage
-// (ipc.NewPage is memory alone) for GuestOptions.Page, and is the executor of that page: it claims
+// (ipc.NewControlPage) for GuestOptions.Page, and is the executor of that page: it claims
 // launch slots, starts, leaves and finishes them. With a page and no Executors, contexts are those
 // of the page too.
 //

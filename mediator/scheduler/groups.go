@@ -70,30 +70,70 @@ func (s *Scheduler) claimGroups(guests []*Guest) {
 	if s.owners == nil {
 		s.owners = make(map[accounting.GroupID]*Guest)
 	}
+	s.claim.guests = guests
 	for _, g := range guests {
-		g.o.Executors.Groups(func(id accounting.GroupID) {
-			owner := s.owners[id]
-			if owner == g {
-				return
-			}
-			if owner != nil && guestWith(guests, owner.id) == owner {
-				if owner.claims(id) {
-					if !g.contested {
-						g.contested = true
-						s.o.Log.Warn("guest's context claims a channel group that another guest has; the group stays with that guest", "guest", g.o.Name, "other", owner.o.Name, "group", id)
-					}
-					return
-				}
-				owner.disown(id)
-			}
-			if len(g.owned) >= mostOwned {
-				delete(s.owners, g.owned[0])
-				g.disown(g.owned[0])
-			}
-			s.owners[id] = g
-			g.owned = append(g.owned, id)
-		})
+		s.claim.by = g
+		g.o.Executors.Groups(s.claim.of)
 	}
+}
+
+// claim is the guest among guests that claims groups now. of is claimGroup, as a function that is
+// made only once.
+type claim struct {
+	guests []*Guest
+	by     *Guest
+	of     func(accounting.GroupID)
+}
+
+// claimGroup finds out whose a group is that a guest claims.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) claimGroup(id accounting.GroupID) {
+	g := s.claim.by
+	if slices.Contains(g.owned, id) {
+		return
+	}
+	owner := s.owners[id]
+	if owner != nil && guestWith(s.claim.guests, owner.id) == owner {
+		if owner.claims(id) {
+			if !g.contested {
+				g.contested = true
+				s.o.Log.Warn("guest's context claims a channel group that another guest has; the group stays with that guest", "guest", g.o.Name, "other", owner.o.Name, "group", id)
+			}
+			return
+		}
+		owner.disown(id)
+	}
+	if len(g.owned) >= mostOwned {
+		delete(s.owners, g.owned[0])
+		g.disown(g.owned[0])
+	}
+	s.owners[id] = g
+	g.owned = append(g.owned, id)
+}
+
+// usedIn adds up to st what a guest's channel groups used in a phase.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) usedIn(p *accounting.Phase, g *Guest, st *fairshare.Guest) {
+	if !s.gpu.ByExecutors {
+		for _, id := range g.owned {
+			t := p.Of(id)
+			st.Used += t.Busy
+			st.Runs += t.Runs
+			st.Running = st.Running || p.Running && p.Last == id
+		}
+		return
+	}
+	first, last := g.contextGroup(0), g.contextGroup(ipc.MaxContexts-1)
+	for _, t := range p.From(first) {
+		if t.Group > last {
+			break
+		}
+		st.Used += t.Busy
+		st.Runs += t.Runs
+	}
+	st.Running = p.Running && p.Last >= first && p.Last <= last
 }
 
 // claims reports whether the guest says that a group is the guest's.

@@ -7,6 +7,7 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/fairshare/quota"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/suspend"
 )
@@ -38,6 +39,8 @@ type Activity struct {
 	// Backlog reports whether commands wait that were not given to the GPU.
 	Backlog  bool
 	Counters ipc.Counters // sums over all contexts
+	// MemoryBytes is the GPU memory that the contexts have taken, by their executors' count.
+	MemoryBytes uint64
 	// Worked is how long the contexts had commands on the GPU, in all; 0 if that is unknown.
 	Worked time.Duration
 }
@@ -54,6 +57,8 @@ type Orders struct {
 	PollLimit time.Duration
 	Bill      ipc.Bill
 	Terms     ipc.Terms
+	// TimeLimit is the GPU time after which a kernel is ended; 0 is none.
+	TimeLimit time.Duration
 }
 
 // Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has
@@ -64,6 +69,13 @@ type Controller interface {
 	// Invalidate says that the daemon stood still, so that executors may have changed the actual
 	// state.
 	Invalidate()
+}
+
+// Budget is what is left to a guest of its budgets. Package budget has the implementation.
+type Budget interface {
+	// Charge is told all GPU time that the guest was ever charged, and returns what its budgets
+	// mean for it from now on.
+	Charge(total time.Duration) quota.Sanction
 }
 
 // GuestOptions describe a guest. Page or Executors must be set.
@@ -84,6 +96,8 @@ type GuestOptions struct {
 	Executors Executors
 	// Controller, if set, controls the guest's contexts on the hardware.
 	Controller Controller
+	// Budget, if set, bounds the guest's GPU time.
+	Budget Budget
 }
 
 // Guest is the scheduler's half of a guest. Its exported methods may be called from any goroutine;
@@ -99,12 +113,16 @@ type Guest struct {
 	generation atomic.Uint64 // of the executors, when Heartbeat last saw it
 
 	work workReader // used by the watcher's goroutine alone
+	// page is what Executors are on the guest's page, nil if the guest has others.
+	page *PageExecutors
 
 	// The scheduler's mu guards these: the channel groups that are taken to be the guest's, whether
 	// it claimed one that is another guest's, and its recent history.
 	owned     []accounting.GroupID
 	contested bool
 	recent    recent
+	// bell is the page's count of changed launches when its slots were last read.
+	bell uint32
 
 	mu     sync.Mutex
 	orders Orders // with Bill and Terms
@@ -112,16 +130,19 @@ type Guest struct {
 	// reported is the longest suspended time that Status has returned.
 	reported        time.Duration
 	active          bool
+	sanction        quota.Sanction // by its budgets; changed with the scheduler's mu held, too
 	share, entitled float64
+	busy            float64
 }
 
 // NewGuest returns a guest that no scheduler knows yet.
 func NewGuest(o GuestOptions) *Guest {
 	g := &Guest{o: o, removed: make(chan struct{})}
 	if g.o.Executors == nil {
-		g.o.Executors = PageExecutors{o.Page}
+		g.page = &PageExecutors{Page: o.Page}
+		g.o.Executors = g.page
 	}
-	g.orders.Bill, g.orders.Terms = o.Bill, o.Terms
+	g.orders.Bill, g.orders.Terms, g.orders.TimeLimit = o.Bill, o.Terms, o.TimeLimit
 	if o.Page != nil {
 		g.orders.Mode, g.orders.BusyWait = o.Page.Mode(), o.Page.BusyWait() // until a scheduler says otherwise
 	}
@@ -157,14 +178,43 @@ func (g *Guest) Terms() ipc.Terms { return g.current().Terms }
 // SetTerms changes what the guest is granted from the next decision on.
 func (g *Guest) SetTerms(t ipc.Terms) { g.update(func(o *Orders) { o.Terms = t }) }
 
+// bounded returns the guest's terms as its budgets leave them.
+//
+// Preconditions: the scheduler's mu is held.
+func (g *Guest) bounded() ipc.Terms { return g.limit(g.Terms()) }
+
+// limit returns terms as the guest's budgets leave them.
+//
+// Preconditions: the scheduler's mu is held.
+func (g *Guest) limit(t ipc.Terms) ipc.Terms {
+	if g.sanction == quota.Throttled {
+		t.Weight, t.Guarantee, t.PriorityCeiling = min(t.Weight, quota.ThrottledWeight), 0, 0
+	}
+	return t
+}
+
+// TimeLimit returns how long a kernel may run; 0 is no limit.
+func (g *Guest) TimeLimit() time.Duration { return g.current().TimeLimit }
+
+// SetTimeLimit changes how long a kernel may run, including those that run already; 0 is no limit.
+func (g *Guest) SetTimeLimit(d time.Duration) { g.update(func(o *Orders) { o.TimeLimit = d }) }
+
 // Bill returns what the guest was charged. A suspension counts once it has ended.
 func (g *Guest) Bill() ipc.Bill { return g.current().Bill }
 
 // Suspended reports whether the newest verdict suspends the guest.
 func (g *Guest) Suspended() bool { return g.current().Suspend }
 
-// charge adds GPU time to the bill.
-func (g *Guest) charge(d time.Duration) { g.update(func(o *Orders) { o.Bill.Used += d }) }
+// charge adds GPU time to the bill, of which executors have counted executed in all.
+func (g *Guest) charge(d, executed time.Duration) {
+	g.update(func(o *Orders) {
+		o.Bill.Used += d
+		o.Bill.Executed = max(o.Bill.Executed, executed)
+	})
+}
+
+// ChargeUnwatched adds GPU time to the bill that no daemon watched.
+func (g *Guest) ChargeUnwatched(d time.Duration) { g.update(func(o *Orders) { o.Bill.Used += d }) }
 
 // chargeEviction adds an eviction for the guest's sake to the bill.
 func (g *Guest) chargeEviction(cost time.Duration) {
@@ -241,23 +291,37 @@ func (g *Guest) suspendedSince() (at time.Duration, ok bool) {
 }
 
 // setShare notes what the last round showed.
-func (g *Guest) setShare(active bool, share, entitled float64) {
+func (g *Guest) setShare(active bool, share, entitled, busy float64) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.active, g.share, g.entitled = active, share, entitled
+	g.active, g.share, g.entitled, g.busy = active, share, entitled, busy
+}
+
+// setSanction notes what the guest's budgets mean for it.
+//
+// Preconditions: the scheduler's mu is held.
+func (g *Guest) setSanction(s quota.Sanction) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.sanction = s
 }
 
 // GuestStatus is what there is to report about a guest.
 type GuestStatus struct {
-	Terms ipc.Terms
+	Terms     ipc.Terms
+	TimeLimit time.Duration // of a kernel; 0 is none
 	// Bill includes the present suspension. None of its sums ever goes back.
 	Bill              ipc.Bill
 	Active, Suspended bool
+	// Sanction is what the guest's budgets mean for it.
+	Sanction quota.Sanction
 	// Share is the guest's part of the GPU time that all guests used lately, and Entitled the part
 	// that its terms entitle it to among the active guests.
 	Share, Entitled float64
-	Activity        Activity
-	Groups          []accounting.GroupID
+	// BusyRatio is the part of the GPU's time that the guest used lately.
+	BusyRatio float64
+	Activity  Activity
+	Groups    []accounting.GroupID
 }
 
 // Status returns what there is to report about the guest at now. Its page must stay open meanwhile.
@@ -266,8 +330,9 @@ func (g *Guest) Status(now time.Duration) GuestStatus {
 	g.o.Executors.Groups(func(id accounting.GroupID) { s.Groups = append(s.Groups, id) })
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	s.Terms, s.Bill = g.orders.Terms, g.orders.Bill
-	s.Active, s.Suspended, s.Share, s.Entitled = g.active, g.orders.Suspend, g.share, g.entitled
+	s.Terms, s.Bill, s.TimeLimit = g.orders.Terms, g.orders.Bill, g.orders.TimeLimit
+	s.Sanction = g.sanction
+	s.Active, s.Suspended, s.Share, s.Entitled, s.BusyRatio = g.active, g.orders.Suspend, g.share, g.entitled, g.busy
 	if g.orders.Suspend {
 		s.Bill.Suspended += now - g.since
 	}

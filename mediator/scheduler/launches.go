@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"vgpud/accounting"
@@ -26,6 +27,7 @@ type launches struct {
 	evictionDeadline time.Duration
 	busyWait         busyWait
 	slots            []launchqueue.Guest // reused by readLaunches
+	look             inTurn              // whose slots are read in any case
 }
 
 // checkAgain is after how long to read again what should have been done by now.
@@ -62,17 +64,22 @@ func (s *Scheduler) readSlots(guests []*Guest) {
 	l := &s.launches
 	l.slots = l.slots[:0]
 	wait := s.waitsBusily()
-	for _, g := range guests {
-		mode, was := g.launchMode()
-		if was != wait {
-			g.setLaunchMode(mode, wait)
+	l.look.begin(len(guests))
+	for i, g := range guests {
+		orders := g.current()
+		if orders.BusyWait != wait {
+			g.setLaunchMode(orders.Mode, wait)
 		}
-		if g.o.Page != nil {
-			l.slots = append(l.slots, launchqueue.Guest{
-				ID: g.id, Name: g.o.Name, Slots: g.o.Page, Mode: mode,
-				Ceiling: g.Terms().PriorityCeiling, TimeLimit: min(g.o.TimeLimit, launchqueue.MaxDuration),
-			})
+		if g.o.Page == nil {
+			continue
 		}
+		bell := g.o.Page.DaemonFutex() // before the slots are read
+		l.slots = append(l.slots, launchqueue.Guest{
+			ID: g.id, Name: g.o.Name, Slots: g.o.Page, Mode: orders.Mode,
+			Ceiling: g.limit(orders.Terms).PriorityCeiling, TimeLimit: min(orders.TimeLimit, launchqueue.MaxDuration),
+			NoNews: bell == g.bell && !l.look.includes(i),
+		})
+		g.bell = bell
 	}
 	now := s.o.Clock.Now()
 	l.queue.Read(now, l.slots, func(c launchqueue.Change) { s.launchChanged(guests, c) })
@@ -113,10 +120,10 @@ func (s *Scheduler) deadline(guests []*Guest, l *launchqueue.Launch, now time.Du
 			if n == 0 {
 				continue
 			}
-			if g.o.TimeLimit <= 0 {
+			if g.TimeLimit() <= 0 {
 				return 0
 			}
-			in = min(in+time.Duration(n)*min(g.o.TimeLimit, launchqueue.MaxDuration), launchqueue.MaxDuration)
+			in = min(in+time.Duration(n)*min(g.TimeLimit(), launchqueue.MaxDuration), launchqueue.MaxDuration)
 		}
 	}
 	return now + in
@@ -130,7 +137,6 @@ const mostOutstanding = abi.MaxChannels * gpu.OutcomesKept
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 	ls, l := &s.launches, c.Launch
-	attrs := []any{"gpu", s.o.Name, "guest", l.GuestName, "kernel", fmt.Sprintf("%016x", l.Slot().Kernel)}
 	switch c.Kind {
 	case launchqueue.Appeared:
 		ls.predictor.Predict(l)
@@ -145,19 +151,19 @@ func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 		// evicted for.
 		s.settleEviction(guests, l, 0)
 		ls.ledger.Requested(fairshare.Verdict{Action: fairshare.Evict, Guest: l.Guest, Launch: l.ID, For: l.Guest})
-		s.o.Log.Warn("kernel does not leave the GPU when told", attrs...)
+		s.logOf(l).Warn("kernel does not leave the GPU when told")
 	case launchqueue.TurnUnused:
 		s.settleEviction(guests, l, 0)
 		if g := guestWith(guests, l.Guest); g != nil && c.Took > 0 {
 			ls.ledger.Idled(l.Guest, c.Took)
-			g.charge(c.Took)
+			g.charge(c.Took, 0)
 		}
-		s.o.Log.Debug("launch does not use its turn", attrs...)
+		s.logOf(l).Debug("launch does not use its turn")
 	case launchqueue.Stuck:
 		if !l.Unresponsive() { // else its guest is charged when it ends
 			s.settleEviction(guests, l, 0)
 		}
-		s.o.Log.Debug("launch is not waited for any more", attrs...)
+		s.logOf(l).Debug("launch is not waited for any more")
 	case launchqueue.Ended, launchqueue.Gone:
 		if c.Kind == launchqueue.Ended {
 			ls.predictor.Ended(l)
@@ -168,6 +174,11 @@ func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 		}
 		s.settleEviction(guests, l, cost)
 	}
+}
+
+// logOf returns the log with what a launch is.
+func (s *Scheduler) logOf(l *launchqueue.Launch) *slog.Logger {
+	return s.o.Log.With("gpu", s.o.Name, "guest", l.GuestName, "kernel", fmt.Sprintf("%016x", l.Slot().Kernel))
 }
 
 // mostCharged bounds what an eviction costs the guest that it is for. How long the launch takes to
@@ -217,20 +228,43 @@ func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now 
 // turn while others are still told to leave.
 //
 // Preconditions: s.mu is held.
-func (s *Scheduler) launchMode(g *Guest, guests []*Guest) ipc.Mode {
-	if !s.launches.byKernel || s.over() {
+func (s *Scheduler) launchMode(g *Guest, guests []*Guest, c ceilings) ipc.Mode {
+	switch {
+	case !s.launches.byKernel || s.over():
 		return ipc.ModeFree
-	}
-	if len(guests) > 1 && !(fairshare.ByPriority(s.policyName) && s.gpu.Properties.Preempts) {
+	case len(guests) == 1:
+		return ipc.ModeAhead
+	case !(fairshare.ByPriority(s.policyName) && s.gpu.Properties.Preempts), !c.highestAlone(g.bounded().PriorityCeiling):
 		return ipc.ModeByKernel
-	}
-	for _, other := range guests {
-		if other != g && other.Terms().PriorityCeiling >= g.Terms().PriorityCeiling {
-			return ipc.ModeByKernel
-		}
 	}
 	return ipc.ModeAhead
 }
+
+// ceilings are the lowest and the highest of the guests' priority ceilings, and how many guests
+// have the highest.
+type ceilings struct{ lowest, highest, atHighest int }
+
+// ceilingsOf returns the ceilings of guests.
+//
+// Preconditions: s.mu is held.
+func ceilingsOf(guests []*Guest) (c ceilings) {
+	for i, g := range guests {
+		own := g.bounded().PriorityCeiling
+		if i == 0 || own > c.highest {
+			c.highest, c.atHighest = own, 0
+		}
+		if own == c.highest {
+			c.atHighest++
+		}
+		if i == 0 || own < c.lowest {
+			c.lowest = own
+		}
+	}
+	return c
+}
+
+// highestAlone reports whether no other guest has a ceiling as high as one guest's.
+func (c ceilings) highestAlone(own int) bool { return own == c.highest && c.atHighest == 1 }
 
 // waitsBusily reports whether the daemon and executors poll, rather than sleep, while they wait for
 // launches to come or to leave. To be woken takes some 60 to 90 µs on a host that has nothing else
@@ -246,24 +280,20 @@ func (s *Scheduler) waitsBusily() bool {
 // before another guest's may, since it has its priority for the sake of their latency.
 //
 // Preconditions: s.mu is held.
-func (s *Scheduler) pollLimit(g *Guest, guests []*Guest) time.Duration {
-	if !s.launches.byKernel || s.over() || !fairshare.ByPriority(s.policyName) {
+func (s *Scheduler) pollLimit(g *Guest, c ceilings) time.Duration {
+	if !s.launches.byKernel || s.over() || !fairshare.ByPriority(s.policyName) || g.bounded().PriorityCeiling <= c.lowest {
 		return 0
 	}
-	for _, other := range guests {
-		if other.Terms().PriorityCeiling < g.Terms().PriorityCeiling {
-			return s.launches.busyWait.pollLimit()
-		}
-	}
-	return 0
+	return s.launches.busyWait.pollLimit()
 }
 
 // setLaunchModes tells the guests' executors how to treat launches.
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) setLaunchModes(guests []*Guest) {
+	c := ceilingsOf(guests)
 	for _, g := range guests {
-		mode, wait, limit := s.launchMode(g, guests), s.waitsBusily(), s.pollLimit(g, guests)
+		mode, wait, limit := s.launchMode(g, guests, c), s.waitsBusily(), s.pollLimit(g, c)
 		g.update(func(o *Orders) { o.Mode, o.BusyWait, o.PollLimit = mode, wait, limit })
 	}
 }

@@ -245,7 +245,7 @@ func TestDeadlineAllowsForOthers(t *testing.T) {
 	want(5*ms + 3*time.Minute)
 	g.o.Page.Context(0).AddFetched() // of another channel
 	want(5*ms + 3*time.Minute + time.Second)
-	other.o.TimeLimit = 0
+	other.SetTimeLimit(0)
 	want(0)
 }
 

@@ -10,6 +10,7 @@ import (
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/mediator/events"
 )
 
 // reopenEvery is how often it is tried to open a GPU again that is gone.
@@ -111,8 +112,10 @@ func (l *Loop) prepare(source statusSource, by Watching) (w watch, err error) {
 		if source.kind == SourceLaunches {
 			events = source.launches
 		}
+		config := by.Records
+		config.Always = by.Source == SourceEvents
 		w.watcher, err = accounting.NewRecorder(accounting.RecordedGPU{
-			Name: l.o.Name, Source: events, Work: l.Scheduler, Handler: l.Scheduler, Config: by.Records,
+			Name: l.o.Name, Source: events, Work: l.Scheduler, Handler: l.Scheduler, Config: config,
 		}, l.o.Clock)
 		return w, err
 	}
@@ -152,7 +155,7 @@ func (l *Loop) Run(ctx context.Context) {
 		if !current {
 			return
 		}
-		l.o.Log.Info("GPU is back", "gpu", l.o.Name)
+		l.o.Log.Info("GPU is back", events.Kind(events.GPURecovered), "gpu", l.o.Name)
 		l.Changed(0)
 	}
 }
@@ -198,7 +201,7 @@ func (l *Loop) trouble(device gpu.Monitor, err error) {
 	l.watching.Lock()
 	defer l.watching.Unlock()
 	if l.opened.device == device && l.SetProblem(err) {
-		l.o.Log.Error("GPU does not answer", "gpu", l.o.Name, "err", err)
+		l.o.Log.Error("GPU does not answer", events.Kind(events.GPUFailed), "gpu", l.o.Name, "err", err)
 	}
 }
 
@@ -361,7 +364,10 @@ type WatcherStatus struct {
 	CPU                  time.Duration
 	RealTime             bool
 	RealTimeProblem      string
-	RecordsLost          uint64
+	// RecordsLost counts losses of the GPU's own record, and RecordPauses its pauses. RecordPaused
+	// reports whether it is paused now.
+	RecordsLost, RecordPauses uint64
+	RecordPaused              bool
 }
 
 // WatcherStatus returns what there is to report of how the GPU is watched.
@@ -376,7 +382,7 @@ func (l *Loop) WatcherStatus() WatcherStatus {
 		st.RealTime, st.RealTimeProblem = p.Realtime, p.Reason
 	case *accounting.Recorder:
 		st.RealTimeProblem = "not asked for: nothing is polled"
-		st.RecordsLost = r.Missed()
+		st.RecordsLost, st.RecordPauses, st.RecordPaused = r.Missed(), r.Pauses(), r.Paused()
 	}
 	return st
 }

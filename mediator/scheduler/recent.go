@@ -10,10 +10,13 @@ import (
 type recent struct {
 	kernels uint64        // that had ended when last observed
 	late    time.Duration // the executors' count of late time when last observed
-	active  time.Duration // when last seen to have work
-	used    float64       // GPU nanoseconds, fading
-	tail    tail
-	slice   time.Duration // of its contexts, as decided; 0 is the driver's own
+	// executed is the executors' count of GPU time when last observed.
+	executed time.Duration
+	active   time.Duration // when last seen to have work
+	used     float64       // GPU nanoseconds, fading
+	elapsed  float64       // nanoseconds in which that was used, fading
+	tail     tail
+	slice    time.Duration // of its contexts, as decided; 0 is the driver's own
 	// worked is how long its context had commands on the GPU up to observedAt, and idle the part of
 	// the time before that in which it had none.
 	worked, observedAt time.Duration

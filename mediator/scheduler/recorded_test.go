@@ -236,6 +236,41 @@ func TestSharesByEvents(t *testing.T) {
 	}
 }
 
+// TestRecordIsPausedByDefault: where guests wait for their launches the record is paused, unless it
+// was asked for, and they are billed what they used. A guest that is off the GPU in the middle of a
+// launch ends the pause, since its launch is stamped as if it had been there.
+func TestRecordIsPausedByDefault(t *testing.T) {
+	for _, source := range []string{SourceAuto, SourceEvents} {
+		h := newRecording(t, func(r *accountingtest.Record) gpu.Monitor { return recordedGPU{r} }, "none", Watching{Source: source})
+		r := rand.New(rand.NewPCG(11, 12))
+		for i := range 3 {
+			h.join(string(rune('a'+i)), 1, newPage(t), &accountingtest.RecordedContext{
+				PID: 100 + i, Group: accounting.GroupID(3 + i), Kernel: accountingtest.Random(r, 200*time.Microsecond, 0.2),
+			})
+		}
+		paused := source == SourceAuto
+		h.pass(2 * time.Second)
+		if st := h.loop.WatcherStatus(); st.Source != SourceEvents || st.RecordPaused != paused || st.RecordPauses > 0 != paused {
+			t.Errorf("%s: watched by %q, paused %v, %d times", source, st.Source, st.RecordPaused, st.RecordPauses)
+		}
+		h.pass(2 * time.Second)
+		for i, c := range h.record.Contexts {
+			if off := h.guests[i].o.Page.Bill().Used - c.Busy(); off > 20*ms || off < -20*ms {
+				t.Errorf("%s: guest %d is billed %v of %v", source, i, h.guests[i].o.Page.Bill().Used, c.Busy())
+			}
+		}
+		for h.record.Contexts[0].Outstanding() == 0 {
+			h.pass(ms / 2)
+		}
+		h.gpu.Suspend(h.record.Contexts[0], true)
+		h.guests[0].o.Page.SetDisabled(0, true)
+		h.pass(200 * ms)
+		if st := h.loop.WatcherStatus(); st.RecordPaused {
+			t.Errorf("%s: paused while a guest is off the GPU", source)
+		}
+	}
+}
+
 // TestIdleGuestsAreNotBilled: a guest whose context stays on the engine while it has no work pays
 // for what it computes, alone and beside another like it. So does a lone guest whose page has no
 // record of work, by its counters.

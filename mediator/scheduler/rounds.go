@@ -5,6 +5,7 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/fairshare/quota"
 	"vgpud/mediator/ipc"
 )
 
@@ -19,10 +20,10 @@ func (s *Scheduler) PollEnded(p *accounting.Phase) (plan accounting.Plan) {
 		late := s.observeTails(guests, 0)
 		scale := s.tally.polled(p, late, s.suspendedUse())
 		s.charge(guests, scale, p.Length()+waiting-s.tally.unwatched)
-		changed, suspended := s.decide(guests, fairshare.Event{
+		changed := s.decide(guests, fairshare.Event{
 			Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length(), Spread: s.spread,
 		})
-		plan = accounting.Plan{Load: s.load, Await: s.awaited(guests, suspended), Pace: s.pace(guests, p.Length())}
+		plan = accounting.Plan{Load: s.load, Await: s.awaited(guests), Pace: s.pace(p.Length())}
 		if changed && s.gpu.Watch.Piece < 0 {
 			// For a while the mix is neither the one that was polled nor the one that will be.
 			// Pieces that are spread over the round show it anyway.
@@ -65,20 +66,22 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 	now := s.o.Clock.Now()
 	s.state = s.state[:0]
 	s.load = accounting.Load{}
+	s.look.begin(len(guests))
+	for i, g := range guests {
+		if g.page != nil && s.look.includes(i) {
+			g.page.lookAgain()
+		}
+	}
 	s.claimGroups(guests)
 	for _, g := range guests {
-		a, r, terms := g.o.Executors.Activity(now), &g.recent, g.Terms()
-		r.late = a.Counters.LateTime
+		a, r, orders := g.o.Executors.Activity(now), &g.recent, g.current()
+		terms := g.limit(orders.Terms)
+		r.late, r.executed = a.Counters.LateTime, a.Counters.GPUTime
 		st := fairshare.Guest{
-			ID: g.id, Suspended: g.Suspended(), Weight: terms.Weight, Idle: p.Idle,
+			ID: g.id, Suspended: orders.Suspend, Held: g.sanction == quota.Held, Weight: terms.Weight, Idle: p.Idle,
 			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: a.Working, Urgency: terms.PriorityCeiling,
 		}
-		s.chargedGroups(g, func(id accounting.GroupID) {
-			t := p.Of(id)
-			st.Used += t.Busy
-			st.Runs += t.Runs
-			st.Running = st.Running || p.Running && p.Last == id
-		})
+		s.usedIn(p, g, &st)
 		s.load.Allocated += a.Grouped
 		if length > 0 {
 			worked := unknown
@@ -153,10 +156,34 @@ func (s *Scheduler) charge(guests []*Guest, scale float64, elapsed time.Duration
 			bill *= scale
 		}
 		bill += float64(st.Late)
-		g.charge(time.Duration(bill))
+		g.charge(time.Duration(bill), g.recent.executed)
+		s.chargeBudget(g, st)
 		g.recent.used = keep*g.recent.used + bill
+		g.recent.elapsed = keep*g.recent.elapsed + float64(elapsed)
 	}
 	s.updateShares(guests)
+}
+
+// chargeBudget charges a guest's budgets, and applies what they mean to the decision that follows.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) chargeBudget(g *Guest, st *fairshare.Guest) {
+	if g.o.Budget == nil {
+		return
+	}
+	was := g.sanction
+	if g.setSanction(g.o.Budget.Charge(g.Bill().Used)); g.sanction == was {
+		return
+	}
+	t := g.bounded()
+	st.Held, st.Weight, st.Urgency, st.Quota.Guarantee = g.sanction == quota.Held, t.Weight, t.PriorityCeiling, t.Guarantee
+}
+
+// shares are what updateShares divides by. They are reused.
+type shares struct {
+	fairshare.Divider
+	weights, demands []float64
+	quotas           []fairshare.Quota
 }
 
 // updateShares computes each guest's part of what all used lately, and what it is entitled to: by
@@ -168,32 +195,41 @@ func (s *Scheduler) updateShares(guests []*Guest) {
 	for _, g := range guests {
 		total += g.recent.used
 	}
-	weights, demands, quotas := make([]float64, len(guests)), make([]float64, len(guests)), make([]fairshare.Quota, len(guests))
+	sh := &s.shares
+	sh.weights, sh.demands, sh.quotas = sh.weights[:0], sh.demands[:0], sh.quotas[:0]
 	for i := range s.state {
-		weights[i], quotas[i] = s.state[i].Weight, s.state[i].Quota
-		if s.state[i].Active {
-			demands[i] = 1
+		st, demand := &s.state[i], 0.0
+		if st.Active && !st.Held {
+			demand = 1
 		}
+		sh.weights, sh.demands, sh.quotas = append(sh.weights, st.Weight), append(sh.demands, demand), append(sh.quotas, st.Quota)
 	}
-	entitled := fairshare.Entitlement(weights, demands, quotas)
+	entitled := sh.Entitlement(sh.weights, sh.demands, sh.quotas)
 	for i, g := range guests {
 		part := 0.0
 		if total > 0 {
 			part = g.recent.used / total
 		}
-		g.setShare(s.state[i].Active, part, entitled[i])
+		busy := 0.0
+		if g.recent.elapsed > 0 {
+			busy = min(g.recent.used/g.recent.elapsed, 1)
+		}
+		g.setShare(s.state[i].Active, part, entitled[i], busy)
 	}
 }
 
 // decide asks the policy about an event and carries out its verdicts. It reports whether they
-// changed who is suspended, and for each guest whether it was suspended just now.
+// changed who is suspended.
 //
 // Preconditions: s.roster and s.mu are held, and observe was called.
-func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool, suspended []bool) {
+func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool) {
 	defer s.forgetRemoved()
-	suspended = make([]bool, len(guests))
+	s.suspends, s.fresh = s.suspends[:0], s.fresh[:0]
+	for i := range s.state {
+		s.suspends, s.fresh = append(s.suspends, s.state[i].Suspended), append(s.fresh, false)
+	}
 	if s.over() {
-		return false, suspended
+		return false
 	}
 	if s.dropSlices {
 		s.dropSlices = false
@@ -210,39 +246,36 @@ func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool, s
 	})
 	s.launches.timers.setPolicy(now, next)
 	// A verdict that stands is given again, which also shows that the daemon is alive.
-	for i := range s.state {
-		suspended[i] = s.state[i].Suspended
-	}
 	for _, v := range verdicts {
 		i, ok := indexOf(guests, v.Guest)
 		switch {
 		case !ok:
 		case v.Action == fairshare.Suspend:
-			suspended[i] = true
+			s.suspends[i] = true
 		case v.Action == fairshare.Resume:
-			suspended[i] = false
+			s.suspends[i] = false
 		case v.Action == fairshare.Slice:
 			guests[i].recent.slice = v.Slice
 		}
 	}
 	for i, g := range guests {
-		fresh := g.SetSuspended(suspended[i], now)
+		fresh := g.SetSuspended(s.suspends[i], now)
 		s.controlContexts(g)
 		changed = changed || fresh
-		suspended[i] = fresh && suspended[i]
+		s.fresh[i] = fresh && s.suspends[i]
 	}
 	s.carryOut(guests, verdicts, now)
-	return changed, suspended
+	return changed
 }
 
 // awaited returns the channel groups whose commands have to leave the GPU before the guests that
 // were suspended just now are really off it. Their time is charged exactly.
 //
 // Preconditions: s.roster and s.mu are held.
-func (s *Scheduler) awaited(guests []*Guest, suspended []bool) []accounting.GroupID {
+func (s *Scheduler) awaited(guests []*Guest) []accounting.GroupID {
 	s.await = s.await[:0]
 	for i, g := range guests {
-		if suspended[i] && g.o.Executors.Activity(s.o.Clock.Now()).Outstanding > 0 {
+		if s.fresh[i] && g.o.Executors.Activity(s.o.Clock.Now()).Outstanding > 0 {
 			s.chargedGroups(g, func(id accounting.GroupID) { s.await = append(s.await, id) })
 		}
 	}
@@ -253,14 +286,15 @@ func (s *Scheduler) awaited(guests []*Guest, suspended []bool) []accounting.Grou
 // the guests and decide decided about them.
 //
 // Preconditions: s.roster and s.mu are held, and the caller is the watcher's goroutine.
-func (s *Scheduler) pace(guests []*Guest, length time.Duration) accounting.Pace {
+func (s *Scheduler) pace(length time.Duration) accounting.Pace {
 	recorded := s.mostRecorded
 	s.mostRecorded = 0
 	easy := accounting.Easy.Phase(s.gpu.Watch.Round)
-	suspended, quota := false, false
-	for i, g := range guests {
-		suspended = suspended || g.Suspended()
-		quota = quota || s.state[i].Quota != (fairshare.Quota{})
+	suspended, bounds := false, false
+	for i := range s.state {
+		// A budget that is spent may be so for weeks.
+		suspended = suspended || s.suspends[i] && !s.state[i].Held
+		bounds = bounds || s.state[i].Quota != (fairshare.Quota{})
 	}
 	switch {
 	case time.Duration(recorded)*easy > ipc.WorkLogIntervals/2*length:
@@ -269,7 +303,7 @@ func (s *Scheduler) pace(guests []*Guest, length time.Duration) accounting.Pace 
 		return accounting.Brisk // rounds end suspensions, also of guests that have nothing to do yet
 	case s.load.Active == 0:
 		return accounting.Easy
-	case s.launches.byKernel, quota:
+	case s.launches.byKernel, bounds:
 		return accounting.Brisk
 	case s.policyName == noPolicy, s.load.Active == 1:
 		return accounting.Easy

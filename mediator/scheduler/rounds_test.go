@@ -158,7 +158,8 @@ func TestFillsAreToldLikeKernels(t *testing.T) {
 	}
 	s.sched.mu.Lock()
 	defer s.sched.mu.Unlock()
-	if got := s.sched.awaited(s.sched.guests, []bool{true}); len(got) != 1 {
+	s.sched.fresh[0] = true
+	if got := s.sched.awaited(s.sched.guests); len(got) != 1 {
 		t.Errorf("awaits %v, want the guest's context", got)
 	}
 }

@@ -41,6 +41,7 @@ type scene struct {
 	clock  clock.Sim
 	policy *script
 	guests []*Guest
+	used   []accounting.GroupTime // reused by rounds of a benchmark
 }
 
 func newScene(t testing.TB) *scene {
@@ -71,7 +72,8 @@ func (s *scene) script(name string, byKernel bool) {
 	s.sched.usePolicy(name, s.policy, byKernel)
 }
 
-// join adds a guest with a context for each channel group. Guests join in order of id.
+// join adds a guest with a context for each channel group. Guests join in order of id; 0 is the
+// next.
 func (s *scene) join(id fairshare.GuestID, weight float64, groups ...uint16) *Guest {
 	return s.joinWith(id, GuestOptions{Terms: ipc.Terms{Weight: weight}}, groups...)
 }
@@ -89,9 +91,9 @@ func (s *scene) joinWith(id fairshare.GuestID, o GuestOptions, groups ...uint16)
 		page.Context(i).SetLeavesUnstarted()
 		page.Context(i).SetReady(group)
 	}
-	o.Name, o.Page = string(rune('a'+id-1)), page
+	o.Name, o.Page = string(rune('a'+max(id, 1)-1)), page
 	g := NewGuest(o)
-	if s.sched.Add(g); g.id != id {
+	if s.sched.Add(g); id != 0 && g.id != id {
 		s.t.Fatalf("guest %d joined as guest %d", g.id, id)
 	}
 	s.guests = append(s.guests, g)

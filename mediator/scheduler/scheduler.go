@@ -10,6 +10,7 @@ import (
 	"vgpud/clock"
 	"vgpud/fairshare"
 	"vgpud/gpu"
+	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/launchqueue"
 )
@@ -70,14 +71,23 @@ type Scheduler struct {
 	failed, stopped bool
 	await           []accounting.GroupID
 	state           []fairshare.Guest // one for each guest
-	launches        launches
+	// suspends reports of each guest whether the newest decision suspends it, and fresh whether it
+	// did not do so before.
+	suspends, fresh []bool
+	shares          shares
+	// look says which guests' contexts are looked at in any case.
+	look     inTurn
+	claim    claim
+	launches launches
 	// dropSlices leaves time slices to the driver from the next decision on.
 	dropSlices bool
 	owners     map[accounting.GroupID]*Guest // of the hardware's channel groups
 	removed    []*Guest                      // since the last decision
 
-	// The watcher's goroutine alone uses these. mostRecorded is the largest number of launches that
+	// The watcher's goroutine alone uses these. workLook says whose contexts Work looks at in any
+	// case. mostRecorded is the largest number of launches that
 	// one context recorded since the last round.
+	workLook     inTurn
 	processes    processes
 	mostRecorded int
 }
@@ -91,6 +101,7 @@ var (
 // New returns a scheduler without guests.
 func New(o Options) (*Scheduler, error) {
 	s := &Scheduler{o: o, gpu: o.GPU, planner: accounting.NewPlanner(o.GPU.Watch)}
+	s.claim.of = s.claimGroup
 	s.launches.setEvictionDeadline(o.EvictionDeadline)
 	s.launches.busyWait.BusyWait = o.BusyWait
 	return s, s.SetPolicy(o.Policy)
@@ -114,6 +125,10 @@ func (s *Scheduler) Add(g *Guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g.recent = newRecent(s.o.Clock.Now(), g.o.Executors.Activity(s.o.Clock.Now()))
+	if g.o.Budget != nil {
+		// Else a guest whose budget is spent would get a round at each start.
+		g.setSanction(g.o.Budget.Charge(g.Bill().Used))
+	}
 	mode := ipc.ModeFree
 	if s.launches.byKernel && !s.over() {
 		mode = ipc.ModeByKernel // whether it may go ahead depends on the other guests
@@ -246,7 +261,7 @@ func (s *Scheduler) SetBusyWait(b BusyWait) {
 // Failed implements [accounting.Handler]: the GPU can't be watched any more, so everybody runs and
 // nothing is decided until Recover.
 func (s *Scheduler) Failed(err error) {
-	s.o.Log.Error("GPU can't be watched any more", "gpu", s.o.Name, "err", err)
+	s.o.Log.Error("GPU can't be watched any more", events.Kind(events.GPUFailed), "gpu", s.o.Name, "err", err)
 	s.locked(func(guests []*Guest) {
 		s.problem, s.failed = err.Error(), true
 		s.resumeAll(guests)

@@ -14,7 +14,7 @@ import (
 const (
 	SourceAuto      = "auto"
 	SourceRegisters = "registers" // its status registers, polled
-	SourceEvents    = "events"    // its own record of context switches
+	SourceEvents    = "events"    // its own record of context switches, without a pause
 	SourceLaunches  = "launches"  // what executors record alone
 )
 
@@ -58,7 +58,8 @@ func (s statusSource) or(other statusSource) statusSource {
 // source's name. SourceAuto takes the registers if they can be read, since they alone tell busy
 // from idle without asking the guests' executors; else the GPU's own record of context switches;
 // else, if this GPU can't be asked for either, what the executors record. If it can be asked and
-// refuses, that is an error, so that the operator knows.
+// refuses, that is an error, so that the operator knows. With SourceAuto the record is paused while
+// what the executors record tells enough.
 func chooseSource(device gpu.Monitor, wanted string, have statusSource) (s statusSource, err error) {
 	if wanted == SourceLaunches {
 		return launchSource(device, ""), nil

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"math"
+	"math/bits"
 	"time"
 
 	"vgpud/accounting"
@@ -15,6 +17,9 @@ type workReader struct {
 	old   map[int]*counted      // by context, of executors that keep no record
 	pids  [ipc.MaxContexts]claimedPID
 	lives [ipc.MaxContexts]int // the process whose record is in a slot; 0 is none
+	left  uint32               // a bit for each of lives that is not 0
+	// disabled reports which contexts were off the GPU at the last call.
+	disabled [ipc.MaxContexts]bool
 	// unattributed reports whether a process of the guest was charged that no context claims.
 	unattributed bool
 }
@@ -29,13 +34,16 @@ type counted struct {
 func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 	s.roster.RLock()
 	defer s.roster.RUnlock()
-	for _, g := range s.guests {
+	s.workLook.begin(len(s.guests))
+	for i, g := range s.guests {
 		page := g.o.Page
 		if page == nil {
 			continue
 		}
 		page.SetWorkLogWanted(true)
-		for i := range ipc.MaxContexts {
+		used := g.work.left | usedContexts(g, s.workLook.includes(i))
+		for g.work.left = 0; used != 0; used &= used - 1 {
+			i := bits.TrailingZeros32(used)
 			if w := s.lastWork(now, g, i); w != nil {
 				f(w)
 			}
@@ -44,8 +52,23 @@ func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 				s.mostRecorded = max(s.mostRecorded, len(w.Intervals))
 				f(w)
 			}
+			if g.work.lives[i] != 0 {
+				g.work.left |= 1 << i
+			}
 		}
 	}
+}
+
+// usedContexts returns a bit for each context that a guest used. look says whether to look at all
+// of them for that.
+func usedContexts(g *Guest, look bool) uint32 {
+	switch {
+	case g.page == nil:
+		return math.MaxUint32
+	case look:
+		return g.page.lookAgain()
+	}
+	return g.page.usedContexts()
 }
 
 // lastWork returns what a guest's context had on the GPU since the last call, if its process has
@@ -93,6 +116,9 @@ func (r *workReader) read(page *ipc.ControlPage, i int, now time.Duration) *acco
 	}
 	r.take(record)
 	w.Intervals = r.spans
+	disabled := page.Disabled(i)
+	w.Suspended = disabled || r.disabled[i]
+	r.disabled[i] = disabled
 	return w
 }
 

@@ -29,6 +29,9 @@ type Config struct {
 	PollWindow time.Duration
 	// Features is what the executor supports; by default nothing optional.
 	Features abi.Features
+	// UUID identifies this virtual GPU to the guest's programs, as CUDA's device UUID; zero: it is
+	// not told.
+	UUID [abi.UUIDBytes]byte
 }
 
 const (

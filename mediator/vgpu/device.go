@@ -31,6 +31,9 @@ type Device struct {
 	sharedErr error
 	session   *vfiouser.Session // nil without a client
 	signals   uint64            // state interrupts raised
+	// missed reports whether states changed while the guest did not listen to the state vector, as
+	// it does not for a moment when its VMM sets interrupts up anew.
+	missed bool
 
 	// todo is the client goroutine's copy of registers.todo.
 	todo []action
@@ -141,6 +144,7 @@ func (d *Device) Attach(s *vfiouser.Session) error {
 func (d *Device) Detach(s *vfiouser.Session) {
 	d.mu.Lock()
 	d.session = nil
+	d.missed = false
 	d.regs.reset()
 	d.regs.todo, d.regs.dirty = d.regs.todo[:0], dirty{}
 	d.mu.Unlock()
@@ -162,6 +166,7 @@ func (d *Device) Detach(s *vfiouser.Session) {
 // Reset implements [vfiouser.Device].
 func (d *Device) Reset() error {
 	d.mu.Lock()
+	d.missed = false
 	d.regs.reset()
 	d.regs.todo = append(d.regs.todo[:0], action{kind: resetAll})
 	d.config.Reset()
@@ -209,11 +214,18 @@ func (d *Device) accessShared(offset uint64, p []byte, f func(*os.File, []byte, 
 	return err
 }
 
-// IRQsChanged implements [vfiouser.IRQStater].
+// IRQsChanged implements [vfiouser.IRQStater]. A guest that sleeps until states change is woken if
+// they have changed while it could not be interrupted.
 func (d *Device) IRQsChanged(index, start, count uint32) {
-	if index == vfiouser.IRQMSI {
-		d.backend.VectorsChanged(int(start), int(count))
+	if index != vfiouser.IRQMSI {
+		return
 	}
+	d.mu.Lock()
+	if v := d.regs.stateVec; d.missed && v >= start && v-start < count {
+		d.interrupt()
+	}
+	d.mu.Unlock()
+	d.backend.VectorsChanged(int(start), int(count))
 }
 
 // finish publishes the state machine's changes, unlocks, and calls the backend. Preconditions: mu
@@ -268,8 +280,16 @@ func (d *Device) publish() {
 	if d.shared != nil {
 		d.shared.publish(d.regs, &changed)
 	}
-	if changed.event && d.session != nil && d.regs.stateVec != abi.NoVector &&
-		d.session.Trigger(vfiouser.IRQMSI, d.regs.stateVec) {
+	if changed.event && d.session != nil && d.regs.stateVec != abi.NoVector {
+		d.interrupt()
+	}
+}
+
+// interrupt raises the state vector, or notes that the guest does not listen to it. Preconditions:
+// mu is held, and there is a client.
+func (d *Device) interrupt() {
+	d.missed = !d.session.Trigger(vfiouser.IRQMSI, d.regs.stateVec)
+	if !d.missed {
 		d.signals++
 	}
 }

@@ -201,6 +201,8 @@ func (r *registers) loadIdentity(off uint32) uint32 {
 		return uint32(r.cfg.PollWindow)
 	case abi.RegRingsBytes:
 		return uint32(r.cfg.RingsBytes())
+	case abi.RegUUID, abi.RegUUID + 4, abi.RegUUID + 8, abi.RegUUID + 12:
+		return binary.LittleEndian.Uint32(r.cfg.UUID[off-abi.RegUUID:])
 	}
 	return 0
 }

@@ -15,6 +15,7 @@ func testConfig(tb testing.TB) Config {
 	cfg, err := Config{
 		SharedBytes: abi.MinSharedBytes, Contexts: 3, Channels: 5, Vectors: 4, MaxRingEntries: 1024,
 		MemoryBytes: 5 << 32, Features: abi.FeatureContexts | abi.FeatureEvents,
+		UUID: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 	}.withDefaults()
 	if err != nil {
 		tb.Fatal(err)
@@ -107,6 +108,8 @@ func TestIdentity(t *testing.T) {
 		{"HEADER_BYTES", abi.RegHeaderBytes, 6 * abi.PageSize},
 		{"RINGS_BYTES", abi.RegRingsBytes, 5 * 2 * 1024 * abi.EntrySize},
 		{"MEMORY_BYTES_HI", abi.RegMemoryBytesHi, 5},
+		{"UUID", abi.RegUUID, 0x04030201},
+		{"UUID's end", abi.RegUUID + 12, 0x100f0e0d},
 		{"unlisted", 0xffc, 0},
 		{"slot 3 of 3", abi.ContextSlot(3, abi.ContextStatus), 0},
 	} {

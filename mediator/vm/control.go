@@ -26,6 +26,7 @@ const ControlSocket = "control.sock"
 type control struct {
 	page   *ipc.ControlPage
 	quit   func() // ends the guest
+	drain  func(ipc.Drain)
 	log    *slog.Logger
 	stderr *Stderr // nil: daemons can't replace it
 
@@ -124,9 +125,12 @@ func (c *control) serveDaemon(conn *ipc.Conn) error {
 			}
 		}
 		logClose(c.log, m.CloseFiles())
-		if m.Kind == ipc.KindQuit {
+		switch m.Kind {
+		case ipc.KindQuit:
 			c.log.Info("the daemon asks to end")
 			c.quit()
+		case ipc.KindDrain:
+			c.handleDrain(&m)
 		}
 	}
 	return err

@@ -36,6 +36,7 @@ type executors struct {
 	faults    [ipc.MaxContexts]string
 	starts    [ipc.MaxContexts]bucket // of each slot's executors
 	allStarts bucket
+	draining  bool // no executor starts: see drain
 	ended     sync.WaitGroup
 }
 

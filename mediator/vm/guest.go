@@ -56,7 +56,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	b := newExecutors(o.Spec, page, o.Command, clock.Real{}, log)
 	dev, err := vgpu.New(vgpu.Config{
 		SharedBytes: int64(o.Spec.BAR2Bytes), MemoryBytes: o.Spec.MemoryLimit,
-		PollWindow: o.PollWindow, Features: o.Features,
+		PollWindow: o.PollWindow, Features: o.Features, UUID: uuidOf(&o.Spec, machineID()),
 	}, b, log)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	log.Info("virtual GPU ready", "socket", o.Spec.Socket, "gpu", o.Spec.GPU.Name)
 
-	daemons.hello, daemons.page, daemons.quit = ipc.Hello{Version: o.Version}, page, cancel
+	daemons.hello, daemons.page, daemons.quit, daemons.drain = ipc.Hello{Version: o.Version}, page, cancel, b.drain
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { daemons.serve(ctx, o.Sockets.Control) })

@@ -66,6 +66,12 @@ func (p *process) run() {
 		log.Debug("executor no longer needed")
 		return
 	}
+	if p.b.isDraining() {
+		log.Info("executor not started", "err", errDraining)
+		p.b.fault(p.ref.Slot, errDraining.Error())
+		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)
+		return
+	}
 	cmd, conn, err := p.start()
 	if err != nil {
 		p.free() // the process may have begun to use the slot

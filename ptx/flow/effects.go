@@ -72,8 +72,8 @@ var pure = set(`abs add addc and bfe bfi bfind bmsk brev clz cnot copysign cos c
 
 // divergentOpcodes holds the opcodes whose result, the first operand, may differ between threads
 // whatever the others are.
-var divergentOpcodes = set(`activemask alloca atom createpolicy elect ld ldmatrix ldu match mma redux shfl stacksave suld suq tex
-	tld4 txq vote wmma`)
+var divergentOpcodes = set(`activemask alloca atom createpolicy elect istypep ld ldmatrix ldu match mma movmatrix redux shfl
+	stacksave suld suq tex tld4 txq vote wmma`)
 
 // noResult holds the opcodes that write no register.
 var noResult = set(`applypriority bra brkpt brx discard exit fence griddepcontrol membar nanosleep pmevent prefetch

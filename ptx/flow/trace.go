@@ -9,6 +9,9 @@ type Trace struct {
 	// Ignore is a register or space through which nothing is followed; -1, the default of NewTrace,
 	// means none.
 	Ignore int32
+	// Unrelated, if not nil, reports whether no result of instruction i depends on register r, which
+	// it reads.
+	Unrelated func(i int, r int32) bool
 
 	g       *Graph
 	effects *Effects
@@ -52,6 +55,9 @@ func (t *Trace) Run(within, sources []int, control func(block int) bool) {
 		t.in[b] = t.run
 		for i := t.g.Blocks[b].First; i < t.g.Blocks[b].End; i++ {
 			for _, r := range t.effects.Reads(i) {
+				if t.Unrelated != nil && t.Unrelated(i, r) {
+					continue
+				}
 				if t.used[r] != t.run {
 					t.used[r], t.head[r] = t.run, 0
 				}

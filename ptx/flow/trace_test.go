@@ -66,6 +66,25 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// TestTraceUnrelated checks that nothing is followed through registers that give an instruction no
+// part of its result.
+func TestTraceUnrelated(t *testing.T) {
+	g := kernel(t, "ld.global.b32 r0, [rd]; add.u32 r1, r0, 1; add.u32 r2, r1, 1; add.u32 r3, r0, 1; ret;")
+	e := g.Effects()
+	trace := g.NewTrace(e)
+	trace.Unrelated = func(i int, r int32) bool { return i == 1 }
+	trace.Run([]int{0}, []int{0}, nil)
+	var got []int
+	for i := range g.Code.Instrs {
+		if trace.Instr(i) {
+			got = append(got, i)
+		}
+	}
+	if d := cmp.Diff([]int{0, 3}, got); d != "" {
+		t.Errorf("instructions reached (-want +got):\n%s", d)
+	}
+}
+
 func TestBodyAndLeaving(t *testing.T) {
 	g := kernel(t, `mov.b32 r0, 0;
 A:	add.u32 r0, r0, 1; @p2 ret;

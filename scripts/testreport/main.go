@@ -1,6 +1,6 @@
 // Command testreport reads the output of `go test -json` and prints the useful part: a line for
 // each package, all output of failing tests and builds, and at the end the skipped tests with their
-// reasons. It judges by the events alone; go test's own exit status says whether it failed.
+// reasons and the first lines of the failed ones. It judges by the events alone; go test's own exit status says whether it failed.
 package main
 
 import (

@@ -26,7 +26,12 @@ type reporter struct {
 	out     *bufio.Writer
 	output  map[key]*strings.Builder
 	skipped []string
+	failed  []string
 }
+
+// firstLines is how many lines of a failed test are repeated at the end. A test's own messages come
+// first, and logs that it adds as it ends may take hundreds of lines.
+const firstLines = 12
 
 // report copies the useful part of in to out. Lines that are no events are always copied.
 func report(in io.Reader, out io.Writer) error {
@@ -47,13 +52,19 @@ func report(in io.Reader, out io.Writer) error {
 	for k := range r.output { // cut off
 		r.show(k)
 	}
-	if len(r.skipped) > 0 {
-		fmt.Fprintln(r.out, "skipped:")
+	r.list("skipped:", r.skipped)
+	r.list("failed:", r.failed)
+	return r.out.Flush()
+}
+
+// list prints lines under a title, if there are any.
+func (r *reporter) list(title string, lines []string) {
+	if len(lines) > 0 {
+		fmt.Fprintln(r.out, title)
 	}
-	for _, s := range r.skipped {
+	for _, s := range lines {
 		fmt.Fprintln(r.out, "  "+s)
 	}
-	return r.out.Flush()
 }
 
 // add handles one line, and prints it at once if it is useful by itself.
@@ -78,6 +89,9 @@ func (r *reporter) add(line string) {
 		}
 		r.end(k, e.Test == "")
 	case "fail":
+		if e.Test != "" {
+			r.failed = append(r.failed, r.first(k)...)
+		}
 		r.end(k, true)
 	}
 	if e.Test == "" {
@@ -91,6 +105,7 @@ func (r *reporter) end(k key, shown bool) {
 	if k.test == "" {
 		for other := range r.output {
 			if other.pkg == k.pkg && other.test != "" {
+				r.failed = append(r.failed, r.first(other)...)
 				r.show(other)
 			}
 		}
@@ -111,6 +126,19 @@ func (r *reporter) show(k key) {
 		}
 	}
 	delete(r.output, k)
+}
+
+// first returns a failed test's name, and the first lines of its output.
+func (r *reporter) first(k key) []string {
+	lines := []string{k.pkg + "." + k.test}
+	if output := r.output[k]; output != nil {
+		for line := range strings.Lines(output.String()) {
+			if line = strings.TrimRight(line, "\n"); !marker(line) && !strings.Contains(line, "--- FAIL") && len(lines) <= firstLines {
+				lines = append(lines, line)
+			}
+		}
+	}
+	return lines
 }
 
 // reason returns the output of a skipped test, on one line.

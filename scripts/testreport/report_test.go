@@ -46,6 +46,11 @@ FAIL	p/c [build failed]
 what it said so far
 skipped:
   p/a.TestNot/here: a_test.go:9: no KVM
+failed:
+  p/b.TestIll
+      b_test.go:5: got 1, want 2
+  p/b.TestPanics
+  panic: oh
 `
 	var got strings.Builder
 	if err := report(strings.NewReader(events), &got); err != nil {

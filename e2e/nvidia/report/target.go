@@ -30,7 +30,9 @@ const (
 var targets = []Target{
 	{"accounting_error", "fraction of the window", 0.01, false, "accounting: error of a guest, worst of 16 points"},
 	{"accounting_cost_10us", "fraction", 0.005, false, "accounting's cost beside ten throttles of 10 µs + 1000 µs (LoGA figure 7a)"},
+	{"accounting_cost_median_10us", "fraction", 0.005, false, "the same, median over the programs instead of their mean"},
 	{"accounting_cost_100us", "fraction", 0.005, false, "accounting's cost beside ten throttles of 100 µs + 1000 µs (LoGA figure 7b)"},
+	{"accounting_cost_median_100us", "fraction", 0.005, false, "the same, median over the programs instead of their mean"},
 	{"host_cpu", "fraction of a core", 0.02, false, "host CPU of the daemon for one GPU"},
 	{"share_error", "fraction", 0.02, false, "shares at weights 1:2:4: error of a guest, worst"},
 	{"fair_distance", "factor", 0, false, "distance from Fair beside four throttles of 200 µs + 800 µs (LoGA figure 11)"},

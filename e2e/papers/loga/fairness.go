@@ -18,6 +18,8 @@ type scheme struct {
 	policy    string
 	watch     accounting.Config
 	published bool // by its authors, rather than as printed
+	// off says that the authors left it switched off in what they published.
+	off bool
 	// weight of the program beside throttles of weight 1; zero: 1
 	weight float64
 }
@@ -29,7 +31,7 @@ var schemes = []scheme{
 	{name: "LoGA-CL", policy: "loga-cl", watch: loga},
 	{name: "LoGA-CL publ.", policy: "loga-spans", watch: publishedLoga, published: true},
 	{name: "LoGA", policy: "dfq-loga", watch: loga},
-	{name: "LoGA publ.", policy: "loga", watch: publishedLoga, published: true},
+	{name: "LoGA publ.", policy: "loga", watch: publishedLoga, published: true, off: true},
 	{name: "dfq", policy: "dfq", watch: ours},
 }
 
@@ -86,9 +88,14 @@ func compete(apps []application, schemes []scheme, seconds time.Duration, channe
 	return c, err
 }
 
+// besideFour returns figure 11's guests: an application, which is tenant 0, and the throttles.
+func besideFour(a application) []tenant {
+	return beside(a, throttles(4, 200*time.Microsecond, 800*time.Microsecond))
+}
+
 // schedule runs one program beside the throttles.
 func schedule(a application, schemes []scheme, seconds time.Duration, channels int, seed uint64) ([]fairness, error) {
-	together := beside(a, throttles(4, 200*time.Microsecond, 800*time.Microsecond))
+	together := besideFour(a)
 	all := experiment{tenants: together, policy: "none", length: seconds, channels: channels, seed: seed}
 	only := all
 	only.tenants = together[:1]
@@ -102,20 +109,12 @@ func schedule(a application, schemes []scheme, seconds time.Duration, channels i
 		return nil, err
 	}
 	fair := func(alone *outcome) float64 {
-		var total time.Duration
-		for _, d := range free.accounted {
-			total += d
-		}
-		return turnaround(free, alone) * float64(free.accounted[0]) / (float64(total) / float64(len(together)))
+		return turnaround(free, alone) * float64(free.accounted[0]) / (float64(totalOf(free.accounted)) / float64(len(together)))
 	}
 	found := func(out, alone *outcome) fairness {
-		var total time.Duration
-		for _, d := range out.truth {
-			total += d
-		}
 		return fairness{
 			turn: turnaround(out, alone), fair: fair(alone),
-			gpu:  float64(out.truth[0]) / (float64(total-out.truth[0]) / float64(len(together)-1)),
+			gpu:  out.firstToOthers(),
 			idle: float64(out.idle) / float64(out.length),
 		}
 	}
@@ -197,12 +196,12 @@ type contest struct {
 // contests returns those of figure 11, and of the loads on which targets are checked.
 func (c *competition) contests(found []sharing) []contest {
 	all := []contest{
-		{name: "loads: share over any second, points off, mean"},
+		{name: offContest},
 		{name: "loads: the same, in the worst"},
-		{name: "loads: GPU idle, per cent, mean"},
-		{name: "figure 11: GPU time's distance from Fair, |log2|"},
+		{name: idleLoads},
+		{name: distanceContest},
 		{name: "figure 11: turnaround's distance from Fair, |log2|"},
-		{name: "figure 11: GPU idle, per cent"},
+		{name: idleContest},
 		{name: "figure 11: programs above Fair", level: true},
 		{name: "figure 11: programs above Fair by more than 5 %", level: true},
 	}
@@ -256,6 +255,25 @@ func (c *contest) verdict() string {
 		return "behind " + strings.Join(names, ", ")
 	}
 	return "ahead"
+}
+
+// released returns in how many contests dfq is ahead of the published code as it runs, and that
+// code's names.
+func released(all []contest) (ahead int, names []string) {
+	on := func(name string) bool {
+		return !slices.ContainsFunc(schemes, func(s scheme) bool { return s.name == name && s.off })
+	}
+	for _, s := range schemes {
+		if s.published && !s.off {
+			names = append(names, s.name)
+		}
+	}
+	for i := range all {
+		if !slices.ContainsFunc(all[i].behind(), on) {
+			ahead++
+		}
+	}
+	return ahead, names
 }
 
 // contestText returns the table of contests.

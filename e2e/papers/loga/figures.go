@@ -342,23 +342,23 @@ func figureTargets(figures []figure) (all []target) {
 			case "7a", "7b":
 				t.name, t.limit, t.unit = "overhead of accounting, geometric mean", "0.7 %", "%"
 				mean := f.Rows[len(f.Rows)-1]
-				t.check(100*(mean.Values[column]-1), 0.7, mean.Name)
+				t.check(100*(mean.Values[column]-1), 0.7, mean.Name, 0)
 			case "8":
 				t.name, t.limit, t.unit = "overhead of accounting", "0.7 %", "%"
 				for _, r := range f.Rows {
-					t.check(100*(r.Values[column]-1), 0.7, r.Name+" throttles")
+					t.check(100*(r.Values[column]-1), 0.7, r.Name+" throttles", 0)
 				}
 			case "9":
 				t.name, t.limit, t.unit = "kernel length", "1 %", "%"
 				for _, r := range f.Rows {
-					t.check(math.Abs(r.Values[column]), 1, r.Name+" µs")
+					t.check(math.Abs(r.Values[column]), 1, r.Name+" µs", 0)
 				}
 			case "10":
 				if t.name, t.limit, t.unit = "load, off the truth", "2.5 points", "points"; column == 0 {
 					continue // that is the truth
 				}
 				for _, r := range f.Rows {
-					t.check(math.Abs(r.Values[column]-r.Values[0]), 2.5, r.Name+" %")
+					t.check(math.Abs(r.Values[column]-r.Values[0]), 2.5, r.Name+" %", 0)
 				}
 			default:
 				continue

@@ -153,6 +153,45 @@ func TestMoreWeightIsMoreTime(t *testing.T) {
 	}
 }
 
+// TestLessWeightIsLessTime tests that throttles have more of the GPU than a program of three
+// quarters of their weight, though they leave some of it unused: each is near its own part.
+func TestLessWeightIsLessTime(t *testing.T) {
+	c, err := compete(applications(t)[:8], weighings()[:1], 5*time.Second, cudaChannels, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if times, _ := c.each(1, func(r fairness) float64 { return r.gpu }); times > 0.91 {
+		t.Errorf("of weight %v: %.3f times as much as a throttle", c.schemes[0].weight, times)
+	}
+}
+
+// TestModestGuestsWasteLittle tests that a program that always has work and a throttle that leaves
+// the GPU unused leave it idle for little longer than the throttle's pauses make it: neither is
+// suspended for a lead that is but an error, or is soon gone.
+func TestModestGuestsWasteLittle(t *testing.T) {
+	var idle, length time.Duration
+	for _, s := range scenarios(applications(t), []int{2}, 2) {
+		if !strings.HasPrefix(s.name, "mixed") {
+			continue
+		}
+		for _, e := range []experiment{
+			{watch: accounting.Config{}},
+			{watch: accounting.RecorderConfig{}.Watch(), ideal: true},
+		} {
+			e.tenants, e.policy, e.seed, e.length = s.tenants, "dfq", s.seed, 2*time.Second
+			out, err := e.run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle += out.idle
+			length += out.length
+		}
+	}
+	if part := idle.Seconds() / length.Seconds(); length == 0 || part > 0.16 {
+		t.Errorf("the GPU is idle for %.1f %% of the time", 100*part)
+	}
+}
+
 // TestPhasesGrowWithChannels: LoGA polls for 1 ms for each channel, and then does not for 5 ms for
 // each, as published without any variation.
 func TestPhasesGrowWithChannels(t *testing.T) {
@@ -246,7 +285,13 @@ func TestWrite(t *testing.T) {
 	bars := f
 	bars.Lines, bars.Number = false, "11"
 	dir := t.TempDir()
-	r := report{figures: []figure{f, bars}, reached: []target{{name: "a target", runs: 1}}, contests: []group{{1, []contest{{name: "a contest", values: make([]float64, len(schemes)), spread: make([]float64, len(schemes))}}}}}
+	r := report{figures: []figure{f, bars}, reached: []target{{name: "a target", runs: 1}}, contests: []group{{channels: 1, free: sharing{second: target{mean: 2}}}}}
+	for _, name := range []string{"a contest", offContest, idleLoads} {
+		r.contests[0].contests = append(r.contests[0].contests, contest{name: name, values: make([]float64, len(schemes)), spread: make([]float64, len(schemes))})
+	}
+	for i := range schemes {
+		r.contests[0].contests[2].values[i] = 3
+	}
 	if err := r.write(dir); err != nil {
 		t.Fatal(err)
 	}
@@ -254,7 +299,7 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"## Figure 10", "## Figure 11", "a target", "a contest", "behind NEON publ., LoGA-CL publ., LoGA publ.", "loga-figure10.svg", "paper:"} {
+	for _, want := range []string{"## Figure 10", "## Figure 11", "a target", "a contest", "dfq 1.500\n", "behind NEON publ., LoGA-CL publ., LoGA publ.", "loga-figure10.svg", "paper:"} {
 		if !strings.Contains(string(written), want) {
 			t.Errorf("the report lacks %q", want)
 		}

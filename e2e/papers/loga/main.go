@@ -47,6 +47,7 @@ func reproduce(w io.Writer, dir string) error {
 		fmt.Fprintln(w, r.contests[i].text())
 	}
 	fmt.Fprintln(w, r.weighed)
+	fmt.Fprintln(w, r.frontier)
 	if dir == "" {
 		return nil
 	}
@@ -59,12 +60,14 @@ type report struct {
 	reached  []target
 	contests []group
 	weighed  string // figure 11 under dfq, by the program's weight
+	frontier string // figure 11's schemes beside what suspending the program alone comes to
 }
 
 // group is the contests if each guest has so many channels.
 type group struct {
 	channels int
 	contests []contest
+	free     sharing // the loads without a scheduler
 }
 
 // makeReport carries all experiments out, each so many times.
@@ -77,6 +80,10 @@ func makeReport(apps []application, seeds int) (*report, error) {
 	loads := scenarios(apps, []int{1, 2, 3, 4, 6, 8, 12, 16}, seeds)
 	r := &report{}
 	if r.reached, err = targets(loads, length); err != nil {
+		return nil, err
+	}
+	free, err := unshared(loads, length/2)
+	if err != nil {
 		return nil, err
 	}
 	for _, channels := range []int{cudaChannels, 1} {
@@ -94,13 +101,18 @@ func makeReport(apps []application, seeds int) (*report, error) {
 		for i := range found {
 			r.reached = append(r.reached, found[i].second)
 		}
-		r.contests = append(r.contests, group{channels, c.contests(found)})
+		r.contests = append(r.contests, group{channels, c.contests(found), free})
 	}
 	byWeight, err := compete(apps, weighings(), length/2, cudaChannels, seeds)
 	if err != nil {
 		return nil, fmt.Errorf("figure 11 by weight: %w", err)
 	}
 	r.weighed = byWeight.weighed()
+	gated, err := gate(apps, length/2, seeds)
+	if err != nil {
+		return nil, fmt.Errorf("figure 11 with the program suspended for a fixed part: %w", err)
+	}
+	r.frontier = gated.text(r.contests)
 	r.figures = figures
 	r.reached = append(r.reached, figureTargets(figures)...)
 	return r, nil
@@ -108,7 +120,22 @@ func makeReport(apps []application, seeds int) (*report, error) {
 
 // text returns a group's contests.
 func (g *group) text() string {
-	return fmt.Sprintf("Channels of each guest: %d.\n%s", g.channels, contestText(g.contests))
+	ahead, names := released(g.contests)
+	return fmt.Sprintf("Channels of each guest: %d.\n%s\nOf the published code as it runs (%s), dfq is ahead in %d of %d.\n%s",
+		g.channels, contestText(g.contests), strings.Join(names, ", "), ahead, len(g.contests), g.price())
+}
+
+// price returns what holding shares costs in idle time: suspended guests leave the GPU idle.
+func (g *group) price() string {
+	off, idle := g.values(offContest), g.values(idleLoads)
+	var b strings.Builder
+	fmt.Fprintf(&b, "The loads without a scheduler: %.3f points off, GPU idle for %.3f %%. What a point less costs, in points of idle time:", g.free.second.mean, 100*g.free.idle)
+	for i := range schemes {
+		if less := g.free.second.mean - off[i]; less > 0 {
+			fmt.Fprintf(&b, " %s %.3f,", schemes[i].name, (idle[i]-100*g.free.idle)/less)
+		}
+	}
+	return strings.TrimSuffix(b.String(), ",") + "\n"
 }
 
 // allFigures returns figures 7 to 10.
@@ -149,6 +176,7 @@ func (r *report) write(dir string) error {
 		b.WriteString("\n```\n" + r.contests[i].text() + "```\n")
 	}
 	b.WriteString("\n" + weighedHead + "\n```\n" + r.weighed + "```\n")
+	b.WriteString("\n" + frontierHead + "\n```\n" + r.frontier + "```\n")
 	for i := range r.figures {
 		f := &r.figures[i]
 		name := "loga-figure" + f.Number + ".svg"
@@ -168,6 +196,13 @@ somebody always uses the GPU.
 // weighedHead explains the table of weighings.
 const weighedHead = `Figure 11 once more under dfq, with other weights of the program: what a smaller idle time costs.
 `
+
+// frontierHead explains the table of the frontier.
+var frontierHead = fmt.Sprintf(`How near the program's GPU time is to the throttles', and how long the GPU is idle, depend on each other: while the program is
+suspended the throttles leave a fifth of the GPU idle, and while it is not they wait for its kernels, which run to their end. The last
+column is without any scheduler: the program is suspended for a fixed part of each %v, with which it gets as many times the throttles'
+GPU time as the distance says, each program the same.
+`, cycle)
 
 var reportHead = fmt.Sprintf(`# LoGA's experiments, redone in simulated time
 

@@ -102,3 +102,15 @@ func between(a, b mark) use {
 	}
 	return use{used: part(a.busy, b.busy), noWork: part(a.noWork, b.noWork)}
 }
+
+// firstToOthers returns the first tenant's GPU time, divided by the mean of the others'.
+func (o *outcome) firstToOthers() float64 {
+	return o.truth[0].Seconds() / (totalOf(o.truth[1:]).Seconds() / float64(len(o.truth)-1))
+}
+
+func totalOf(times []time.Duration) (sum time.Duration) {
+	for _, d := range times {
+		sum += d
+	}
+	return sum
+}

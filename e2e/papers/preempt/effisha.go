@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -108,12 +109,13 @@ func (e *effisha) figure9(launches int) (plot.Figure, error) {
 }
 
 // evictions returns the number of evictions of each priority under piv.
-func (e *effisha) evictions(wait time.Duration, launches int) ([]float64, error) {
+func (e *effisha) evictions(wait time.Duration, launches int) (counts []float64, err error) {
 	w, err := newWorld(len(e.chosen), options{policy: "piv", switching: contextSwitch, seed: uint64(wait)})
 	if err != nil {
 		return nil, err
 	}
-	counts := make([]float64, 10)
+	defer func() { err = errors.Join(err, w.close()) }()
+	counts = make([]float64, 10)
 	r := rand.New(rand.NewPCG(uint64(wait), 9))
 	for i, p := range e.chosen {
 		left := launches
@@ -149,18 +151,19 @@ const apart = 3 * time.Millisecond
 
 // together runs the 11 programs once, one after the other at intervals of apart, and returns the
 // jobs in table 3's order.
-func (e *effisha) together(programs []*program, policy string, priority func(effishaBenchmark) int) ([]*job, *world, error) {
+func (e *effisha) together(programs []*program, policy string, priority func(effishaBenchmark) int) (jobs []*job, evictions int, err error) {
 	w, err := newWorld(len(programs), options{policy: policy, switching: contextSwitch, seed: 1})
 	if err != nil {
-		return nil, nil, err
+		return nil, 0, err
 	}
-	jobs := make([]*job, len(programs))
+	defer func() { err = errors.Join(err, w.close()) }()
+	jobs = make([]*job, len(programs))
 	for i, p := range programs {
 		jobs[i] = &job{guest: i, program: p, priority: priority(table3[i])}
 		w.arrive(time.Duration(i)*apart, jobs[i])
 	}
 	w.run(machine.Never)
-	return jobs, w, nil
+	return jobs, w.total, nil
 }
 
 // makespan returns the time from the first arrival to the last end.
@@ -176,7 +179,7 @@ func makespan(jobs []*job) (t time.Duration) {
 var schedulers = []string{"default", "piv", "dprr"}
 
 // run calls together for one of the schedulers.
-func (e *effisha) run(scheduler string, priority func(effishaBenchmark) int) ([]*job, *world, error) {
+func (e *effisha) run(scheduler string, priority func(effishaBenchmark) int) (jobs []*job, evictions int, err error) {
 	if scheduler == "default" {
 		return e.together(e.originals, "fifo", priority)
 	}
@@ -185,11 +188,12 @@ func (e *effisha) run(scheduler string, priority func(effishaBenchmark) int) ([]
 
 // standalone returns the time from arrival to end of each original program when it runs alone.
 func (e *effisha) standalone() ([]time.Duration, error) {
-	return parallel.Map(len(e.originals), func(i int) (time.Duration, error) {
+	return parallel.Map(len(e.originals), func(i int) (took time.Duration, err error) {
 		w, err := newWorld(1, options{policy: "fifo", switching: contextSwitch})
 		if err != nil {
 			return 0, err
 		}
+		defer func() { err = errors.Join(err, w.close()) }()
 		j := &job{program: e.originals[i]}
 		w.arrive(0, j)
 		w.run(machine.Never)
@@ -221,7 +225,7 @@ func (e *effisha) schedule() ([]plot.Figure, error) {
 		var spans []time.Duration
 		var evictions int
 		for s, scheduler := range schedulers {
-			jobs, w, err := e.run(scheduler, set.of)
+			jobs, n, err := e.run(scheduler, set.of)
 			if err != nil {
 				return nil, err
 			}
@@ -232,7 +236,7 @@ func (e *effisha) schedule() ([]plot.Figure, error) {
 			}
 			stp.Values = append(stp.Values, sum)
 			spans = append(spans, makespan(jobs))
-			evictions += w.total
+			evictions += n
 		}
 		throughput.Rows = append(throughput.Rows, stp)
 		row := plot.Row{Name: set.name}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -29,12 +30,13 @@ const window = 100 * time.Millisecond
 
 // weighted runs two kernels in endless loops, with weights 2 and 1. The large one has the low
 // weight, as in the experiments with hpf.
-func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (share, error) {
-	s := share{pair: table1[high].name + "_" + table1[low].name, bound: overhead}
+func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (s share, err error) {
+	s = share{pair: table1[high].name + "_" + table1[low].name, bound: overhead}
 	w, err := newWorld(2, options{policy: "ffs", weights: []float64{1, 2}, overhead: overhead, seed: 1})
 	if err != nil {
 		return s, err
 	}
+	defer func() { err = errors.Join(err, w.close()) }()
 	var useful, worked float64 // seconds of work in the original form and in the chosen form
 	programs := []*program{f.large[low], f.small[high]}
 	current := make([]*job, 2)
@@ -51,7 +53,7 @@ func (f *flep) weighted(low, high int, length time.Duration, overhead float64) (
 		again(nil)
 	}
 	busy := func() [2]float64 {
-		return [2]float64{w.groups[0].Usage().Busy.Seconds(), w.groups[1].Usage().Busy.Seconds()}
+		return [2]float64{w.guests[0].group.Usage().Busy.Seconds(), w.guests[1].group.Usage().Busy.Seconds()}
 	}
 	last := busy()
 	for w.m.Now() < length {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -91,12 +92,13 @@ type launchOf struct {
 
 // corun runs launches, each of a different guest, under a policy. All share one context, as under
 // MPS.
-func corun(policy string, launches ...launchOf) ([]*job, error) {
+func corun(policy string, launches ...launchOf) (jobs []*job, err error) {
 	w, err := newWorld(len(launches), options{policy: policy, seed: 1})
 	if err != nil {
 		return nil, err
 	}
-	jobs := make([]*job, len(launches))
+	defer func() { err = errors.Join(err, w.close()) }()
+	jobs = make([]*job, len(launches))
 	for i, l := range launches {
 		jobs[i] = &job{guest: i, program: l.p, priority: l.priority}
 		w.arrive(l.at, jobs[i])

@@ -167,6 +167,11 @@ func TestWorld(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := w.close(); err != nil {
+			t.Error(err)
+		}
+	})
 	long, short := fixed("long", 10*ms, 100*time.Microsecond), fixed("short", ms, 0)
 	batch := &job{guest: 0, program: long, priority: 1}
 	urgent := &job{guest: 1, program: short, priority: 2}
@@ -181,8 +186,8 @@ func TestWorld(t *testing.T) {
 	if got := batch.used - long.length; batch.evictions != 1 || got < lost-2*time.Microsecond || got > lost+2*time.Microsecond {
 		t.Errorf("%d evictions, and executed for %v more than alone, want %v", batch.evictions, got, lost)
 	}
-	busy := w.groups[0].Usage().Busy
-	if batch.used != busy || w.groups[0].Usage().Evictions != 1 {
+	busy := w.guests[0].group.Usage().Busy
+	if batch.used != busy || w.guests[0].group.Usage().Evictions != 1 {
 		t.Errorf("executed %v, the machine says %v", batch.used, busy)
 	}
 }

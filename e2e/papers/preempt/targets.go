@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -130,6 +131,7 @@ func (f *flep) urgentTarget(pairs [][2]int, seeds int) (target, error) {
 			if err != nil {
 				return nil, nil, err
 			}
+			defer func() { err = errors.Join(err, w.close()) }()
 			batch = &job{guest: 0, program: f.large[low]}
 			urgent = &job{guest: 1, program: f.small[high], priority: 9}
 			if with {

@@ -36,8 +36,9 @@ extern "C" __global__ void lookback(const unsigned *in, unsigned *out, volatile 
 
     if (threadIdx.x == THREADS - 1) {
         unsigned before = 0;
+        volatile unsigned long long *own = states + tile;
         if (tile > 0) {
-            states[tile] = PARTIAL | sum;
+            *own = PARTIAL | sum;
             for (int t = tile - 1;; t--) {
                 unsigned long long state;
                 do
@@ -48,7 +49,7 @@ extern "C" __global__ void lookback(const unsigned *in, unsigned *out, volatile 
                     break;
             }
         }
-        states[tile] = PREFIX | (unsigned)(before + sum);
+        *own = PREFIX | (unsigned)(before + sum);
         prefix = before;
     }
     __syncthreads();

@@ -13,6 +13,9 @@ func (l *Library) call(f function, args ...uintptr) error { return result(l.raw(
 
 // raw is call with the driver's own result, including success.
 func (l *Library) raw(f function, args ...uintptr) Error {
+	if l.fn[f] == 0 && f >= optional {
+		return ErrNotSupported
+	}
 	if l.fn[f] == 0 {
 		return ErrNotInitialized // only Open itself calls a function that the library lacks
 	}
@@ -211,3 +214,61 @@ func (l *Library) Memcpy3DAsync(c *Memcpy3D, s Stream) error {
 
 // Address returns the GPU's address of page-locked memory, which is also the program's.
 func Address(mem []byte) DevicePtr { return DevicePtr(address(mem)) }
+
+// ArrayCreate makes an array. Its contents are undefined.
+func (l *Library) ArrayCreate(d *Array3D) (Array, error) {
+	a, err := l.made(cuArray3DCreate, unsafe.Pointer(d), nil)
+	return Array(a), err
+}
+
+// TexObjectCreate makes a texture.
+func (l *Library) TexObjectCreate(r *ResourceDesc, t *TextureDesc) (uint64, error) {
+	return l.made(cuTexObjectCreate, unsafe.Pointer(r), unsafe.Pointer(t))
+}
+
+// SurfObjectCreate makes a surface of an array.
+func (l *Library) SurfObjectCreate(r *ResourceDesc) (uint64, error) {
+	return l.made(cuSurfObjectCreate, unsafe.Pointer(r), nil)
+}
+
+// made calls a function that makes an object, and returns its handle. Functions with fewer
+// arguments ignore the last ones.
+func (l *Library) made(f function, descriptions ...unsafe.Pointer) (uint64, error) {
+	var pin runtime.Pinner
+	defer pin.Unpin()
+	var at [2]uintptr
+	for i, d := range descriptions {
+		if d != nil {
+			pin.Pin(d)
+			at[i] = uintptr(d)
+		}
+	}
+	h, _, err := answers(func(s *scratch) error { return l.call(f, s.at(0), at[0], at[1], 0) })
+	return h, err
+}
+
+// reference returns a module's texture or surface reference.
+func (l *Library) reference(f function, m Module, name string) (uintptr, error) {
+	text := append([]byte(name), 0)
+	var pin runtime.Pinner
+	pin.Pin(&text[0])
+	defer pin.Unpin()
+	ref, _, err := answers(func(s *scratch) error {
+		return l.call(f, s.at(0), uintptr(m), uintptr(unsafe.Pointer(&text[0])))
+	})
+	return uintptr(ref), err
+}
+
+func (l *Library) setBorder(ref uintptr, t *TextureDesc) error {
+	var pin runtime.Pinner
+	pin.Pin(t)
+	defer pin.Unpin()
+	return l.call(cuTexRefSetBorderColor, ref, uintptr(unsafe.Pointer(&t.BorderColor)))
+}
+
+func (l *Library) setAddress2D(ref uintptr, d *Array2D, p DevicePtr, pitch uint64) error {
+	var pin runtime.Pinner
+	pin.Pin(d)
+	defer pin.Unpin()
+	return l.call(cuTexRefSetAddress2D, ref, uintptr(unsafe.Pointer(d)), uintptr(p), uintptr(pitch))
+}

@@ -86,6 +86,17 @@ func TestResultsAreErrors(t *testing.T) {
 
 // The sizes are cuda.h's, for 64 bits.
 func TestLayouts(t *testing.T) {
+	// Sizes and offsets of cuda.h on x86-64 and arm64.
+	for what, n := range map[string][2]uintptr{
+		"CUDA_ARRAY3D_DESCRIPTOR": {unsafe.Sizeof(Array3D{}), 40}, "its flags": {unsafe.Offsetof(Array3D{}.Flags), 32},
+		"CUDA_ARRAY_DESCRIPTOR": {unsafe.Sizeof(Array2D{}), 24}, "CUDA_RESOURCE_DESC": {unsafe.Sizeof(ResourceDesc{}), 144},
+		"its union": {unsafe.Offsetof(ResourceDesc{}.union), 8}, "CUDA_TEXTURE_DESC": {unsafe.Sizeof(TextureDesc{}), 104},
+		"its border": {unsafe.Offsetof(TextureDesc{}.BorderColor), 40},
+	} {
+		if n[0] != n[1] {
+			t.Errorf("%s: %d, want %d", what, n[0], n[1])
+		}
+	}
 	if n := unsafe.Sizeof(Memcpy3D{}); n != 200 {
 		t.Errorf("CUDA_MEMCPY3D has %d bytes, want 200", n)
 	}

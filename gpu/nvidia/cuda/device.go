@@ -65,6 +65,7 @@ const CtxSchedBlockingSync = 4
 
 // Limits of CtxGetLimit.
 const (
+	LimitStackSize      = 0
 	LimitPrintfFIFOSize = 1
 	LimitMallocHeapSize = 2
 )
@@ -86,4 +87,10 @@ func (l *Library) CtxSetCurrent(c Context) error { return l.call(cuCtxSetCurrent
 func (l *Library) CtxGetLimit(limit int) (uint64, error) {
 	v, _, err := answers(func(s *scratch) error { return l.call(cuCtxGetLimit, s.at(0), uintptr(limit)) })
 	return v, err
+}
+
+// CtxSetLimit sets a limit of the current context. Some limits can't be changed once a kernel has
+// used what they are for.
+func (l *Library) CtxSetLimit(limit int, value uint64) error {
+	return l.call(cuCtxSetLimit, uintptr(limit), uintptr(value))
 }

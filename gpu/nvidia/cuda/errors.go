@@ -18,6 +18,7 @@ const (
 	ErrInvalidContext      Error = 201
 	ErrNoBinaryForGPU      Error = 209
 	ErrECCUncorrectable    Error = 214
+	ErrUnsupportedLimit    Error = 215
 	ErrInvalidPTX          Error = 218
 	ErrNVLinkUncorrectable Error = 220
 	ErrUnsupportedPTX      Error = 222
@@ -52,7 +53,7 @@ var errorNames = map[Error]string{
 	ErrInvalidValue: "INVALID_VALUE", ErrOutOfMemory: "OUT_OF_MEMORY", ErrNotInitialized: "NOT_INITIALIZED",
 	ErrDeinitialized: "DEINITIALIZED", ErrDeviceUnavailable: "DEVICE_UNAVAILABLE", ErrNoDevice: "NO_DEVICE",
 	ErrInvalidDevice: "INVALID_DEVICE", ErrInvalidImage: "INVALID_IMAGE", ErrInvalidContext: "INVALID_CONTEXT",
-	ErrNoBinaryForGPU: "NO_BINARY_FOR_GPU", ErrECCUncorrectable: "ECC_UNCORRECTABLE", ErrInvalidPTX: "INVALID_PTX",
+	ErrNoBinaryForGPU: "NO_BINARY_FOR_GPU", ErrECCUncorrectable: "ECC_UNCORRECTABLE", ErrUnsupportedLimit: "UNSUPPORTED_LIMIT", ErrInvalidPTX: "INVALID_PTX",
 	ErrNVLinkUncorrectable: "NVLINK_UNCORRECTABLE", ErrContained: "CONTAINED",
 	ErrUnsupportedPTX: "UNSUPPORTED_PTX_VERSION", ErrInvalidSource: "INVALID_SOURCE",
 	ErrSharedObjectSymbol: "SHARED_OBJECT_SYMBOL_NOT_FOUND", ErrInvalidHandle: "INVALID_HANDLE", ErrNotFound: "NOT_FOUND",

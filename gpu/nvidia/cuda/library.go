@@ -33,7 +33,7 @@ func Open() (*Library, error) {
 	var l Library
 	var missing []string
 	for i, name := range symbols {
-		if l.fn[i], err = purego.Dlsym(handle, name); err != nil {
+		if l.fn[i], err = purego.Dlsym(handle, name); err != nil && function(i) < optional {
 			missing = append(missing, name)
 		}
 	}
@@ -68,6 +68,7 @@ const (
 	cuCtxDestroy
 	cuCtxSetCurrent
 	cuCtxGetLimit
+	cuCtxSetLimit
 	cuMemGetInfo
 	cuMemAlloc
 	cuMemFree
@@ -76,6 +77,14 @@ const (
 	cuDeviceGetDefaultMemPool
 	cuMemPoolSetAttribute
 	cuMemPoolTrimTo
+	cuMemAddressReserve
+	cuMemAddressFree
+	cuMemCreate
+	cuMemRelease
+	cuMemMap
+	cuMemUnmap
+	cuMemSetAccess
+	cuMemGetAllocationGranularity
 	cuMemHostRegister
 	cuMemHostUnregister
 	cuMemcpyHtoDAsync
@@ -110,54 +119,83 @@ const (
 	cuEventQuery
 	cuEventSynchronize
 	cuEventElapsedTime
+	cuArray3DCreate
+	cuArrayDestroy
+	cuTexObjectCreate
+	cuTexObjectDestroy
+	cuSurfObjectCreate
+	cuSurfObjectDestroy
+	cuModuleGetTexRef
+	cuTexRefSetArray
+	cuTexRefSetAddress
+	cuTexRefSetAddress2D
+	cuTexRefSetFormat
+	cuTexRefSetAddressMode
+	cuTexRefSetFilterMode
+	cuTexRefSetFlags
+	cuTexRefSetBorderColor
+	cuModuleGetSurfRef
+	cuSurfRefSetArray
 	functions
+
+	// optional functions are deprecated: a library without them can bind no texture references.
+	optional = cuModuleGetTexRef
 )
 
 // symbols are the names in the library. The suffixes are those to which cuda.h of CUDA 12 defines
 // the plain names.
 var symbols = [functions]string{
-	cuInit:                     "cuInit",
-	cuDriverGetVersion:         "cuDriverGetVersion",
-	cuDeviceGetCount:           "cuDeviceGetCount",
-	cuDeviceGet:                "cuDeviceGet",
-	cuDeviceGetName:            "cuDeviceGetName",
-	cuDeviceGetUuid:            "cuDeviceGetUuid_v2",
-	cuDeviceGetPCIBusID:        "cuDeviceGetPCIBusId",
-	cuDeviceTotalMem:           "cuDeviceTotalMem_v2",
-	cuDeviceGetAttribute:       "cuDeviceGetAttribute",
-	cuCtxCreate:                "cuCtxCreate_v2",
-	cuCtxDestroy:               "cuCtxDestroy_v2",
-	cuCtxSetCurrent:            "cuCtxSetCurrent",
-	cuCtxGetLimit:              "cuCtxGetLimit",
-	cuMemGetInfo:               "cuMemGetInfo_v2",
-	cuMemAlloc:                 "cuMemAlloc_v2",
-	cuMemFree:                  "cuMemFree_v2",
-	cuMemAllocAsync:            "cuMemAllocAsync",
-	cuMemFreeAsync:             "cuMemFreeAsync",
-	cuDeviceGetDefaultMemPool:  "cuDeviceGetDefaultMemPool",
-	cuMemPoolSetAttribute:      "cuMemPoolSetAttribute",
-	cuMemPoolTrimTo:            "cuMemPoolTrimTo",
-	cuMemHostRegister:          "cuMemHostRegister_v2",
-	cuMemHostUnregister:        "cuMemHostUnregister",
-	cuMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",
-	cuMemcpyDtoHAsync:          "cuMemcpyDtoHAsync_v2",
-	cuMemcpyDtoDAsync:          "cuMemcpyDtoDAsync_v2",
-	cuMemcpy3DAsync:            "cuMemcpy3DAsync_v2",
-	cuMemsetD8Async:            "cuMemsetD8Async",
-	cuMemsetD16Async:           "cuMemsetD16Async",
-	cuMemsetD32Async:           "cuMemsetD32Async",
-	cuMemsetD2D8Async:          "cuMemsetD2D8Async",
-	cuMemsetD2D16Async:         "cuMemsetD2D16Async",
-	cuMemsetD2D32Async:         "cuMemsetD2D32Async",
-	cuModuleLoadDataEx:         "cuModuleLoadDataEx",
-	cuModuleUnload:             "cuModuleUnload",
-	cuModuleGetFunction:        "cuModuleGetFunction",
-	cuModuleGetGlobal:          "cuModuleGetGlobal_v2",
-	cuModuleGetFunctionCount:   "cuModuleGetFunctionCount",
-	cuModuleEnumerateFunctions: "cuModuleEnumerateFunctions",
-	cuFuncGetAttribute:         "cuFuncGetAttribute",
-	cuFuncSetAttribute:         "cuFuncSetAttribute",
-	cuFuncGetParamInfo:         "cuFuncGetParamInfo",
+	cuInit:                        "cuInit",
+	cuDriverGetVersion:            "cuDriverGetVersion",
+	cuDeviceGetCount:              "cuDeviceGetCount",
+	cuDeviceGet:                   "cuDeviceGet",
+	cuDeviceGetName:               "cuDeviceGetName",
+	cuDeviceGetUuid:               "cuDeviceGetUuid_v2",
+	cuDeviceGetPCIBusID:           "cuDeviceGetPCIBusId",
+	cuDeviceTotalMem:              "cuDeviceTotalMem_v2",
+	cuDeviceGetAttribute:          "cuDeviceGetAttribute",
+	cuCtxCreate:                   "cuCtxCreate_v2",
+	cuCtxDestroy:                  "cuCtxDestroy_v2",
+	cuCtxSetCurrent:               "cuCtxSetCurrent",
+	cuCtxGetLimit:                 "cuCtxGetLimit",
+	cuCtxSetLimit:                 "cuCtxSetLimit",
+	cuMemGetInfo:                  "cuMemGetInfo_v2",
+	cuMemAlloc:                    "cuMemAlloc_v2",
+	cuMemFree:                     "cuMemFree_v2",
+	cuMemAllocAsync:               "cuMemAllocAsync",
+	cuMemFreeAsync:                "cuMemFreeAsync",
+	cuDeviceGetDefaultMemPool:     "cuDeviceGetDefaultMemPool",
+	cuMemPoolSetAttribute:         "cuMemPoolSetAttribute",
+	cuMemPoolTrimTo:               "cuMemPoolTrimTo",
+	cuMemAddressReserve:           "cuMemAddressReserve",
+	cuMemAddressFree:              "cuMemAddressFree",
+	cuMemCreate:                   "cuMemCreate",
+	cuMemRelease:                  "cuMemRelease",
+	cuMemMap:                      "cuMemMap",
+	cuMemUnmap:                    "cuMemUnmap",
+	cuMemSetAccess:                "cuMemSetAccess",
+	cuMemGetAllocationGranularity: "cuMemGetAllocationGranularity",
+	cuMemHostRegister:             "cuMemHostRegister_v2",
+	cuMemHostUnregister:           "cuMemHostUnregister",
+	cuMemcpyHtoDAsync:             "cuMemcpyHtoDAsync_v2",
+	cuMemcpyDtoHAsync:             "cuMemcpyDtoHAsync_v2",
+	cuMemcpyDtoDAsync:             "cuMemcpyDtoDAsync_v2",
+	cuMemcpy3DAsync:               "cuMemcpy3DAsync_v2",
+	cuMemsetD8Async:               "cuMemsetD8Async",
+	cuMemsetD16Async:              "cuMemsetD16Async",
+	cuMemsetD32Async:              "cuMemsetD32Async",
+	cuMemsetD2D8Async:             "cuMemsetD2D8Async",
+	cuMemsetD2D16Async:            "cuMemsetD2D16Async",
+	cuMemsetD2D32Async:            "cuMemsetD2D32Async",
+	cuModuleLoadDataEx:            "cuModuleLoadDataEx",
+	cuModuleUnload:                "cuModuleUnload",
+	cuModuleGetFunction:           "cuModuleGetFunction",
+	cuModuleGetGlobal:             "cuModuleGetGlobal_v2",
+	cuModuleGetFunctionCount:      "cuModuleGetFunctionCount",
+	cuModuleEnumerateFunctions:    "cuModuleEnumerateFunctions",
+	cuFuncGetAttribute:            "cuFuncGetAttribute",
+	cuFuncSetAttribute:            "cuFuncSetAttribute",
+	cuFuncGetParamInfo:            "cuFuncGetParamInfo",
 	cuOccupancyMaxActiveBlocksPerMultiprocessor: "cuOccupancyMaxActiveBlocksPerMultiprocessor",
 	cuLaunchKernel:             "cuLaunchKernel",
 	cuStreamCreateWithPriority: "cuStreamCreateWithPriority",
@@ -171,4 +209,21 @@ var symbols = [functions]string{
 	cuEventQuery:               "cuEventQuery",
 	cuEventSynchronize:         "cuEventSynchronize",
 	cuEventElapsedTime:         "cuEventElapsedTime",
+	cuArray3DCreate:            "cuArray3DCreate_v2",
+	cuArrayDestroy:             "cuArrayDestroy",
+	cuTexObjectCreate:          "cuTexObjectCreate",
+	cuTexObjectDestroy:         "cuTexObjectDestroy",
+	cuSurfObjectCreate:         "cuSurfObjectCreate",
+	cuSurfObjectDestroy:        "cuSurfObjectDestroy",
+	cuModuleGetTexRef:          "cuModuleGetTexRef",
+	cuTexRefSetArray:           "cuTexRefSetArray",
+	cuTexRefSetAddress:         "cuTexRefSetAddress_v2",
+	cuTexRefSetAddress2D:       "cuTexRefSetAddress2D_v3",
+	cuTexRefSetFormat:          "cuTexRefSetFormat",
+	cuTexRefSetAddressMode:     "cuTexRefSetAddressMode",
+	cuTexRefSetFilterMode:      "cuTexRefSetFilterMode",
+	cuTexRefSetFlags:           "cuTexRefSetFlags",
+	cuTexRefSetBorderColor:     "cuTexRefSetBorderColor",
+	cuModuleGetSurfRef:         "cuModuleGetSurfRef",
+	cuSurfRefSetArray:          "cuSurfRefSetArray",
 }

@@ -111,6 +111,7 @@ func truncate(value uint32, width int) uint32 {
 const (
 	MemoryHost   = 1
 	MemoryDevice = 2
+	MemoryArray  = 3
 )
 
 // Memcpy3D is CUDA_MEMCPY3D_v2.

@@ -67,6 +67,7 @@ func (m *Machine) coPrepare(l *Launch) {
 		l.unplaced, l.maxResident, l.block = 1, 0, l.Duration
 		return
 	}
+	m.place(l)
 	l.unplaced = l.Blocks
 	l.maxResident = min(l.Blocks, occupancy)
 	waves := (l.Blocks + l.maxResident - 1) / l.maxResident

@@ -105,9 +105,9 @@ func (m *Machine) showEngine() {
 		}
 	case m.resident != nil:
 		s.state = nvreg.EngineState{Context: nvreg.ContextValid, TSGID: m.resident.id}
-		if m.running != nil {
+		if !m.on.empty() {
 			s.state.Busy = true
-			s.channel, s.shown = m.running.channel.id, true
+			s.channel, s.shown = m.on.launches[0].channel.id, true
 		} else if l := m.co.oldest(m.resident); l != nil {
 			s.state.Busy = true
 			s.channel, s.shown = l.channel.id, true

@@ -22,6 +22,10 @@
 // just became ready than to one that waited for its slice. The channels within a group take turns
 // by the slice as well, which costs nothing.
 //
+// Under both, launches of different channels of one group execute side by side if all their blocks
+// fit, as CUDA's concurrent kernels do. They start in the order of the channels' turns. A launch of
+// another group waits until all of them have ended, or have been preempted.
+//
 // [CoRun] fills the space that is left. When all thread blocks of a launch are resident and the SMs
 // have room, blocks of the next launch take it (FLEP §2.1), whichever context it belongs to, as
 // under MPS.
@@ -32,8 +36,9 @@
 // # Accounting
 //
 // The machine keeps the exact usage that others estimate: the time that each group executed, and
-// idle and switching time. These add up to the elapsed time. Under CoRun each interval is divided
-// among the groups in proportion to their resident threads.
+// idle and switching time. These add up to the elapsed time. A group whose launches execute side by
+// side is charged once. Under CoRun each interval is divided among the groups in proportion to
+// their resident threads.
 //
 // # Registers
 //

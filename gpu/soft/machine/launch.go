@@ -17,8 +17,8 @@ type Work struct {
 	Open bool
 	// Limit is the execution time after which [Expired] is emitted, once; 0 means none.
 	Limit time.Duration
-	// Blocks and Need are the thread blocks and the resources of each, for [CoRun]. A launch
-	// without blocks fills the machine.
+	// Blocks and Need are the thread blocks and the resources of each. A launch without blocks fills
+	// the machine.
 	Blocks uint64
 	Need   Resources
 }
@@ -40,6 +40,7 @@ type Launch struct {
 	resident    uint64 // CoRun: blocks that are resident
 	maxResident uint64 // CoRun: resident blocks if it had the machine to itself
 	block       time.Duration
+	placed      []int // resident blocks by SM, see [Launch.Placed]
 }
 
 type launchState uint8

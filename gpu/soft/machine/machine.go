@@ -27,7 +27,7 @@ type Machine struct {
 	readyChannels fifo[*Channel] // Exclusive and CoRun: channels with work that is not on the engine
 	readyGroups   fifo[*Group]   // Slices: groups with work, except the resident one
 	resident      *Group         // the group whose context is on the engine; nil during a switch and before the first
-	running       *Launch        // nil under CoRun
+	on            engine         // empty under CoRun
 	sliceEnd      time.Duration
 	switching     contextSwitch
 	co            coRun
@@ -46,6 +46,7 @@ func New(cfg Config, now time.Duration, r Registers) *Machine {
 	cfg = cfg.WithDefaults()
 	m := &Machine{cfg: cfg, now: now, begin: now, groups: make([]*Group, cfg.Groups)}
 	m.show.init(r, cfg.EngineLag, cfg.HostLag)
+	m.on.init(cfg)
 	m.co.init(cfg)
 	return m
 }
@@ -86,7 +87,7 @@ func (g *Group) SetSlice(d time.Duration) { g.slice = max(d, time.Microsecond) }
 func (g *Group) Slice() time.Duration { return g.slice }
 
 // SetEnabled takes the group's channels off the hardware or puts them back. Under [Slices] the
-// launch that executes is preempted; otherwise it runs to its end. Queued launches wait.
+// launches that execute are preempted; otherwise they run to their end. Queued launches wait.
 func (g *Group) SetEnabled(on bool) {
 	m := g.m
 	if g.disabled == !on || !g.open {
@@ -94,7 +95,7 @@ func (g *Group) SetEnabled(on bool) {
 	}
 	g.disabled = !on
 	if g.disabled {
-		if m.running != nil && m.running.channel.group == g && m.cfg.Mode == Slices {
+		if m.on.group() == g && m.cfg.Mode == Slices {
 			m.preempt()
 		}
 		for _, c := range g.channels {

@@ -469,3 +469,89 @@ func TestEvict(t *testing.T) {
 		})
 	}
 }
+
+// side submits a launch to a new channel of g.
+func side(t *testing.T, g *Group, w Work) *Launch {
+	t.Helper()
+	c, err := g.NewChannel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Launch{Work: w}
+	if err := c.Submit(l); err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// Launches of several channels of a group execute side by side if their blocks fit, spread over the
+// SMs, and the group is charged once.
+func TestLaunchesOfAGroupSideBySide(t *testing.T) {
+	for _, mode := range []Mode{Exclusive, Slices} {
+		t.Run(mode.String(), func(t *testing.T) {
+			m := New(Config{Mode: mode, SMs: 4, Overhead: none, ReadySwitch: none, ExclusiveSwitch: none}, 0, nil)
+			g, err := m.NewGroup()
+			if err != nil {
+				t.Fatal(err)
+			}
+			small := Work{Duration: 10 * ms, Blocks: 1, Need: Resources{Threads: 32}}
+			var all []*Launch
+			for range 4 {
+				all = append(all, side(t, g, small))
+			}
+			whole := side(t, g, Work{Duration: ms, Blocks: 100, Need: Resources{Threads: 1024}})
+			for m.Step(ms) != nil {
+			}
+			var sms []int
+			for _, l := range all {
+				if l.Elapsed() != ms {
+					t.Errorf("a launch has executed for %v of 1ms", l.Elapsed())
+				}
+				for sm, n := range l.Placed() {
+					if n > 0 {
+						sms = append(sms, sm)
+					}
+				}
+			}
+			if diff := cmp.Diff([]int{0, 1, 2, 3}, sms); diff != "" {
+				t.Errorf("SMs of the blocks (-want +got):\n%s", diff)
+			}
+			if whole.Elapsed() != 0 {
+				t.Error("a launch executes without room for its blocks")
+			}
+			for m.Step(20*ms) != nil {
+			}
+			if got := g.Usage(); got.Busy != 11*ms || got.Launches != 5 {
+				t.Errorf("%d launches and %v, want 5 and 11ms", got.Launches, got.Busy)
+			}
+		})
+	}
+}
+
+// A group whose launches keep coming gives the engine to the launch of another group that waits.
+func TestSideBySideTakesTurns(t *testing.T) {
+	m := New(Config{SMs: 4, Overhead: none, ExclusiveSwitch: none}, 0, nil)
+	var loads []*load
+	first := newLoad(t, m, &load{length: 3 * ms, depth: 2, blocks: 1, need: Resources{Threads: 32}})
+	loads = append(loads, first)
+	for i := range 3 {
+		l := &load{length: 3*ms + time.Duration(i)*us, blocks: 1, need: Resources{Threads: 32}, group: first.group}
+		var err error
+		if l.ch, err = first.group.NewChannel(); err != nil {
+			t.Fatal(err)
+		}
+		l.submit(t, &Launch{})
+		l.submit(t, &Launch{})
+		loads = append(loads, l)
+	}
+	other := newLoad(t, m, &load{length: 3 * ms, depth: 2, blocks: 1, need: Resources{Threads: 32}})
+	run(t, m, 600*ms)
+	if n := other.done; n < 90 || n > 101 {
+		t.Errorf("the other group had %d turns of 100", n)
+	}
+	for _, l := range loads {
+		if l.done < other.done-2 || l.done > other.done+2 {
+			t.Errorf("a channel had %d turns, the other group %d", l.done, other.done)
+		}
+	}
+}

@@ -91,7 +91,7 @@ func (w *world) registers() error {
 		if s.Context != nvreg.ContextValid || s.TSGID != m.resident.id {
 			return fmt.Errorf("group %d is on the engine, shown %+v", m.resident.id, s)
 		}
-		if executes := m.running != nil || len(m.co.cohorts) > 0; s.Busy != executes {
+		if executes := !m.on.empty() || len(m.co.cohorts) > 0; s.Busy != executes {
 			return fmt.Errorf("executing is %v, shown %+v", executes, s)
 		}
 	}
@@ -109,11 +109,38 @@ func (w *world) registers() error {
 			return fmt.Errorf("channel %d has %d launches, shown %v", id, len(c.queue), e)
 		case e&nvreg.ChannelOnEng != 0 != c.on:
 			return fmt.Errorf("channel %d is on the engine: %v, shown %v", id, c.on, e)
-		case m.running != nil && m.running.channel == c != c.on:
+		case m.cfg.Mode != CoRun && (len(c.queue) > 0 && m.on.has(c.queue[0])) != c.on:
 			return fmt.Errorf("channel %d: on the engine is %v, the launch says otherwise", id, c.on)
 		}
 	}
 	return nil
+}
+
+// side checks launches that execute side by side: they are of one group, each the first of its
+// channel, and the SMs have what their blocks occupy.
+func (w *world) side() {
+	used := make([]Resources, w.m.cfg.SMs)
+	for _, l := range w.m.on.launches {
+		if l.channel.group != w.m.resident || l.channel.queue[0] != l {
+			w.t.Fatalf("a launch of channel %d executes beside those of group %d", l.channel.id, w.m.resident.id)
+		}
+		if l.placed == nil && len(w.m.on.launches) > 1 {
+			w.t.Fatal("a launch that fills the machine executes beside others")
+		}
+		var n uint64
+		for sm, k := range l.placed {
+			used[sm] = used[sm].add(l.block1(), k)
+			n += uint64(k)
+		}
+		if most := min(l.Blocks, uint64(w.m.cfg.SMs*w.m.cfg.Occupancy(l.Need))); n != most {
+			w.t.Fatalf("%d blocks are resident, want %d", n, most)
+		}
+	}
+	for sm, u := range used {
+		if left := w.m.cfg.SM.add(u, -1); left != w.m.on.free[sm] || left.Blocks < 0 || left.Threads < 0 || left.Registers < 0 || left.Shared > w.m.cfg.SM.Shared {
+			w.t.Fatalf("SM %d: %+v is used, %+v is free", sm, u, w.m.on.free[sm])
+		}
+	}
 }
 
 func TestMachineKeepsItsAccounts(t *testing.T) {
@@ -215,8 +242,9 @@ func random(t *rapid.T, mode Mode) {
 					delete(w.pending, l)
 				}
 			}
+			w.side()
 			// The engine must not idle beside work that may run.
-			if w.m.running == nil && w.m.switching.to == nil && len(w.m.co.cohorts) == 0 {
+			if w.m.on.empty() && w.m.switching.to == nil && len(w.m.co.cohorts) == 0 {
 				for _, c := range w.m.channels {
 					if c != nil && len(c.queue) > 0 && !c.group.disabled && len(w.m.events) == w.m.returned {
 						t.Fatalf("channel %d of group %d has work and the engine idles", c.id, c.group.id)

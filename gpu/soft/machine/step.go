@@ -19,13 +19,14 @@ func (m *Machine) Next() time.Duration {
 		return min(t, m.switching.half)
 	case m.cfg.Mode == CoRun:
 		return min(t, m.co.next(m.now))
-	case m.running != nil:
-		l := m.running
-		if !l.Open {
-			t = min(t, m.now+max(0, m.length(l)-l.elapsed))
-		}
-		if l.Limit > 0 && !l.expired {
-			t = min(t, m.now+max(0, l.Limit-l.elapsed))
+	case !m.on.empty():
+		for _, l := range m.on.launches {
+			if !l.Open {
+				t = min(t, m.now+max(0, m.length(l)-l.elapsed))
+			}
+			if l.Limit > 0 && !l.expired {
+				t = min(t, m.now+max(0, l.Limit-l.elapsed))
+			}
 		}
 		if m.cfg.Mode == Slices && m.othersWait() {
 			t = min(t, max(m.now, m.sliceEnd))
@@ -86,9 +87,11 @@ func (m *Machine) accrue(to time.Duration) {
 		}
 	case m.cfg.Mode == CoRun:
 		m.coAccrue(dt)
-	case m.running != nil:
-		m.running.elapsed += dt
-		m.running.channel.group.usage.Busy += dt
+	case !m.on.empty():
+		for _, l := range m.on.launches {
+			l.elapsed += dt
+		}
+		m.on.group().usage.Busy += dt
 		m.totals.Busy += dt
 	default:
 		m.totals.Idle += dt
@@ -103,30 +106,46 @@ func (m *Machine) processDue() {
 		m.advanceSwitch()
 	case m.cfg.Mode == CoRun:
 		m.coProcessDue()
-	case m.running != nil:
-		l := m.running
-		switch {
-		case !l.Open && l.elapsed >= m.length(l):
-			m.finish(l)
-		case l.Limit > 0 && !l.expired && l.elapsed >= l.Limit:
-			l.expired = true
-			m.emit(Expired, l, l.channel.group)
-		case m.cfg.Mode == Slices && m.othersWait() && m.now >= m.sliceEnd:
+	case !m.on.empty():
+		if !m.processLaunches() && m.cfg.Mode == Slices && m.othersWait() && m.now >= m.sliceEnd {
 			m.preempt()
 		}
 	}
+}
+
+// processLaunches ends the launches that are done, and emits the limits that are reached. It
+// reports whether there were any.
+func (m *Machine) processLaunches() (any bool) {
+	for i := 0; i < len(m.on.launches); {
+		l := m.on.launches[i]
+		switch {
+		case !l.Open && l.elapsed >= m.length(l):
+			any = true
+			m.finish(l)
+			continue
+		case l.Limit > 0 && !l.expired && l.elapsed >= l.Limit:
+			any, l.expired = true, true
+			m.emit(Expired, l, l.channel.group)
+		}
+		i++
+	}
+	return any
 }
 
 func (m *Machine) emit(k EventKind, l *Launch, g *Group) {
 	m.events = append(m.events, Event{Kind: k, Launch: l, Group: g})
 }
 
-// dispatch gives the engine a launch if it has none and one is waiting.
+// dispatch gives the engine a launch if it has none and one is waiting, and more launches of the
+// same group that fit beside it.
 func (m *Machine) dispatch() {
 	switch {
 	case m.cfg.Mode == CoRun:
 		m.coDispatch()
-	case m.switching.to != nil || m.running != nil:
+	case m.switching.to != nil:
+	case !m.on.empty():
+		for m.startBeside() {
+		}
 	case m.cfg.Mode == Slices:
 		m.dispatchSlices()
 	case m.readyChannels.len() > 0:
@@ -138,6 +157,25 @@ func (m *Machine) dispatch() {
 			m.switchTo(c.group, c, m.cfg.ExclusiveSwitch)
 		}
 	}
+}
+
+// startBeside starts the launch whose turn is next beside those that execute, and reports whether
+// it did: if it is of the same group, its blocks fit, and no other group's slice has come.
+func (m *Machine) startBeside() bool {
+	ready := &m.readyChannels
+	if m.cfg.Mode == Slices {
+		if m.now >= m.sliceEnd && m.readyGroups.len() > 0 {
+			return false
+		}
+		ready = &m.resident.ready
+	}
+	if ready.len() == 0 || ready.peek().group != m.resident || !m.place(ready.peek().queue[0]) {
+		return false
+	}
+	c := ready.pop()
+	c.ready = false
+	m.start(c)
+	return true
 }
 
 // dispatchSlices continues with the resident group until its slice is over, or beyond if no other
@@ -221,11 +259,14 @@ func (m *Machine) loaded() {
 	}
 }
 
-// start puts the first launch of c on the engine.
+// start puts the first launch of c on the engine, where there is room for it.
 func (m *Machine) start(c *Channel) {
 	l := c.queue[0]
 	c.on = true
-	m.running = l
+	if m.on.empty() {
+		m.place(l)
+	}
+	m.on.add(l)
 	if l.state == begun {
 		m.emit(Resumed, l, c.group)
 	} else {
@@ -236,11 +277,11 @@ func (m *Machine) start(c *Channel) {
 	m.showEntry(c)
 }
 
-// finish ends the launch that executes.
+// finish ends a launch that executes.
 func (m *Machine) finish(l *Launch) {
 	c := l.channel
 	m.ended(l, l.elapsed-m.length(l))
-	m.running = nil
+	m.on.remove(l)
 	c.on = false
 	c.dequeue(l)
 	m.showEngine()
@@ -264,26 +305,27 @@ func (m *Machine) ended(l *Launch, late time.Duration) {
 	m.emit(Finished, l, l.channel.group)
 }
 
-// preempt takes the running launch off the engine. It will continue where it stopped.
+// preempt takes all launches off the engine. They will continue where they stopped.
 func (m *Machine) preempt() {
-	l := m.running
-	c, g := l.channel, l.channel.group
-	m.running = nil
-	c.on = false
-	g.usage.Preemptions++
-	m.emit(Preempted, l, g)
-	if !g.disabled {
-		c.ready = true
-		g.ready.push(c) // behind the group's other channels
+	for !m.on.empty() {
+		l := m.on.launches[0]
+		c, g := l.channel, l.channel.group
+		m.on.remove(l)
+		c.on = false
+		g.usage.Preemptions++
+		m.emit(Preempted, l, g)
+		if !g.disabled {
+			c.ready = true
+			g.ready.push(c) // behind the group's other channels
+		}
+		m.showEntry(c)
 	}
 	m.showEngine()
-	m.showEntry(c)
 }
 
 // stop takes l off the engine if l is on it.
 func (m *Machine) stop(l *Launch) {
-	if m.running == l {
-		m.running = nil
+	if m.on.remove(l) {
 		l.channel.on = false
 	}
 	m.co.drop(l)

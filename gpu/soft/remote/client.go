@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -14,6 +15,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/gpu/soft/texture"
 	"vgpud/internal/unixmsg"
 )
 
@@ -258,6 +260,15 @@ func (c *remoteContext) Alloc(size uint64) (gpu.Ptr, error) {
 	return r.Ptr, nil
 }
 
+// AllocAt allocates zeroed memory at an address.
+func (c *remoteContext) AllocAt(p gpu.Ptr, size uint64) (offset uint64, err error) {
+	r, err := c.ask(request{Op: opAllocAt, Ptr: p, Size: size})
+	if err != nil {
+		return 0, err
+	}
+	return r.Offset, nil
+}
+
 // Free frees memory.
 func (c *remoteContext) Free(p gpu.Ptr) error {
 	_, err := c.ask(request{Op: opFree, Ptr: p})
@@ -307,6 +318,35 @@ func (c *remoteContext) Global(module uint32, name string) (gpu.Ptr, uint64, err
 	return r.Ptr, r.Size, nil
 }
 
+// AddTexture returns the handle of a texture or surface.
+func (c *remoteContext) AddTexture(t texture.Texture) (uint64, error) {
+	req := request{Op: opTexture, Texture: &t}
+	for i, b := range t.Border {
+		req.Border[i] = math.Float32bits(b)
+	}
+	t.Border = [4]float32{}
+	r, err := c.ask(req)
+	if err != nil {
+		return 0, err
+	}
+	return r.Handle, nil
+}
+
+// DropTexture ends a texture or surface.
+func (c *remoteContext) DropTexture(handle uint64) error {
+	_, err := c.ask(request{Op: opDropTexture, Handle: handle})
+	return err
+}
+
+// Reference returns the address of the handle in a module's variable.
+func (c *remoteContext) Reference(module uint32, name string) (gpu.Ptr, bool, error) {
+	r, err := c.ask(request{Op: opReference, ID: module, Name: name})
+	if err != nil {
+		return 0, false, err
+	}
+	return r.Ptr, r.Surface, nil
+}
+
 // NewChannel makes a channel.
 func (c *remoteContext) NewChannel() (soft.ChannelInfo, error) {
 	r, f, err := c.d.one(&request{Op: opNewChannel, Context: c.id})
@@ -337,6 +377,30 @@ func (c *remoteContext) Fault() error {
 	return err
 }
 
+// MapHost maps a part of a file.
+func (c *remoteContext) MapHost(f *os.File, offset, size uint64, at gpu.Ptr) (gpu.Ptr, error) {
+	r, err := c.ask(request{Op: opMapHost, Offset: offset, Size: size, Ptr: at}, f)
+	if err != nil {
+		return 0, err
+	}
+	return r.Ptr, nil
+}
+
+// Limit returns a limit of the context.
+func (c *remoteContext) Limit(l gpu.Limit) (uint64, error) {
+	r, err := c.ask(request{Op: opLimit, Limit: l})
+	if err != nil {
+		return 0, err
+	}
+	return r.Size, nil
+}
+
+// SetLimit sets a limit of the context.
+func (c *remoteContext) SetLimit(l gpu.Limit, value uint64) error {
+	_, err := c.ask(request{Op: opSetLimit, Limit: l, Size: value})
+	return err
+}
+
 // SetEnabled takes the context's channels off the GPU or puts them back.
 func (c *remoteContext) SetEnabled(on bool) error {
 	_, err := c.ask(request{Op: opEnable, On: on})
@@ -346,6 +410,12 @@ func (c *remoteContext) SetEnabled(on bool) error {
 // SetTimeslice sets the context's time slice.
 func (c *remoteContext) SetTimeslice(s time.Duration) error {
 	_, err := c.ask(request{Op: opSlice, Slice: s})
+	return err
+}
+
+// SetKernelTimeLimit changes how long the context's kernels may run.
+func (c *remoteContext) SetKernelTimeLimit(d time.Duration) error {
+	_, err := c.ask(request{Op: opTimeLimit, TimeLimit: d})
 	return err
 }
 

@@ -27,7 +27,10 @@ func FuzzServer(f *testing.F) {
 		`{"op":"hello","version":1}`, `{"op":"new-context","memory_limit":1048576}`, `{"op":"alloc","context":1,"size":4096}`,
 		`{"op":"free","context":1,"ptr":18446744073709551615}`, `{"op":"load","context":1}`, `{"op":"new-channel","context":1}`,
 		`{"op":"slice","context":1,"slice":-1}`, `{"op":"printf","context":1,"max":-5}`, `{"op":"close-context","context":1}`,
-		`{"op":"global","context":1,"id":4294967295,"name":"x"}`, `{`, `[]`, `{"op":12}`,
+		`{"op":"global","context":1,"id":4294967295,"name":"x"}`, `{"op":"set-limit","context":1,"limit":1,"size":18446744073709551615}`, `{"op":"limit","context":1,"limit":2}`,
+		`{"op":"texture","context":1,"texture":{"Base":64,"Dims":1,"Size":[4,1,1],"Pitch":16,"Slice":16,"Texel":{"Format":32,"Channels":1}}}`, `{"op":"texture","context":1}`,
+		`{"op":"drop-texture","context":1,"handle":4294967296}`, `{"op":"reference","context":1,"id":1,"name":"x"}`, `{"op":"alloc-at","context":1,"size":4096,"ptr":79164837199872}`, `{"op":"map-host","context":1,"size":4096,"offset":18446744073709547520,"ptr":4096}`,
+		`{`, `[]`, `{"op":12}`,
 	} {
 		f.Add([]byte(seed), 1)
 	}

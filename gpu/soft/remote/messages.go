@@ -8,6 +8,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/gpu/soft/texture"
 )
 
 const (
@@ -41,7 +42,15 @@ const (
 	opFault        = "fault"
 	opEnable       = "enable"
 	opSlice        = "slice"
+	opTimeLimit    = "time-limit"
 	opControl      = "control"
+	opLimit        = "limit"
+	opSetLimit     = "set-limit"
+	opTexture      = "texture"
+	opDropTexture  = "drop-texture"
+	opReference    = "reference"
+	opMapHost      = "map-host"
+	opAllocAt      = "alloc-at"
 )
 
 // request is a request of a program. Each operation uses some of the fields.
@@ -55,10 +64,16 @@ type request struct {
 	TimeLimit   time.Duration `json:"time_limit,omitempty"`
 	Size        uint64        `json:"size,omitempty"`
 	Ptr         gpu.Ptr       `json:"ptr,omitempty"`
+	Offset      uint64        `json:"offset,omitempty"`
 	Name        string        `json:"name,omitempty"`
 	Max         int           `json:"max,omitempty"`
 	On          bool          `json:"on,omitempty"`
 	Slice       time.Duration `json:"slice,omitempty"`
+	Limit       gpu.Limit     `json:"limit,omitempty"`
+	// Texture is sent without its border, whose floats JSON can't always hold.
+	Texture *texture.Texture `json:"texture,omitempty"`
+	Border  [4]uint32        `json:"border,omitzero"`
+	Handle  uint64           `json:"handle,omitempty"`
 }
 
 // reply is the answer.
@@ -70,10 +85,13 @@ type reply struct {
 	Group      gpu.GroupID      `json:"group,omitempty"`
 	Ptr        gpu.Ptr          `json:"ptr,omitempty"`
 	Size       uint64           `json:"size,omitempty"`
+	Offset     uint64           `json:"offset,omitempty"`
 	Free       uint64           `json:"free,omitempty"`
 	ID         uint32           `json:"id,omitempty"`
 	Module     *soft.ModuleInfo `json:"module,omitempty"`
 	Text       []byte           `json:"text,omitempty"`
+	Handle     uint64           `json:"handle,omitempty"`
+	Surface    bool             `json:"surface,omitempty"`
 	// InFile means that the actual reply is in the file that came with this one.
 	InFile bool `json:"in_file,omitempty"`
 }
@@ -98,6 +116,9 @@ var kinds = []struct {
 	{"unsupported", gpu.ErrUnsupported},
 	{"not-found", gpu.ErrNotFound},
 	{"invalid-launch", gpu.ErrInvalidLaunch},
+	{"invalid-limit", gpu.ErrInvalidLimit},
+	{"invalid-texture", gpu.ErrInvalidTexture},
+	{"invalid-copy", gpu.ErrInvalidCopy},
 	{"poisoned", gpu.ErrPoisoned},
 	{"time-limit", gpu.ErrTimeLimit},
 	{"lost", gpu.ErrLost},

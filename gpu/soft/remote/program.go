@@ -3,6 +3,7 @@ package remote
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 
@@ -110,6 +111,12 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 		return p.load(c, files)
 	case opControl:
 		return p.newControl(req.Context, c)
+	case opMapHost:
+		if len(files) != 1 {
+			return nil, nil, fmt.Errorf("map memory of the host: %d files came along, want 1", len(files))
+		}
+		at, err := c.MapHost(files[0], req.Offset, req.Size, req.Ptr)
+		return &reply{Ptr: at}, nil, err
 	}
 	r, err := simple(c, req)
 	if req.Op == opCloseContext {
@@ -127,6 +134,8 @@ func simple(c soft.ContextDriver, req *request) (r *reply, err error) {
 		err = c.Close()
 	case opAlloc:
 		r.Ptr, err = c.Alloc(req.Size)
+	case opAllocAt:
+		r.Offset, err = c.AllocAt(req.Ptr, req.Size)
 	case opFree:
 		err = c.Free(req.Ptr)
 	case opMemory:
@@ -135,16 +144,35 @@ func simple(c soft.ContextDriver, req *request) (r *reply, err error) {
 		err = c.UnloadModule(req.ID)
 	case opGlobal:
 		r.Ptr, r.Size, err = c.Global(req.ID, req.Name)
+	case opTexture:
+		if req.Texture == nil {
+			return nil, fmt.Errorf("%s without a texture", req.Op)
+		}
+		t := *req.Texture
+		for i, b := range req.Border {
+			t.Border[i] = math.Float32frombits(b)
+		}
+		r.Handle, err = c.AddTexture(t)
+	case opDropTexture:
+		err = c.DropTexture(req.Handle)
+	case opReference:
+		r.Ptr, r.Surface, err = c.Reference(req.ID, req.Name)
 	case opCloseChannel:
 		err = c.CloseChannel(req.ID)
 	case opPrintf:
 		r.Text, err = c.Printf(req.Max)
 	case opFault:
 		err = c.Fault()
+	case opLimit:
+		r.Size, err = c.Limit(req.Limit)
+	case opSetLimit:
+		err = c.SetLimit(req.Limit, req.Size)
 	case opEnable:
 		err = c.SetEnabled(req.On)
 	case opSlice:
 		err = c.SetTimeslice(req.Slice)
+	case opTimeLimit:
+		err = c.SetKernelTimeLimit(req.TimeLimit)
 	default:
 		err = fmt.Errorf("unknown operation %.40q", req.Op)
 	}

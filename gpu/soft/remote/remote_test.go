@@ -3,8 +3,10 @@ package remote
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -91,7 +93,7 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 	if _, err := r.ctx.LoadModule([]byte(".version 7.0 .target sm_80 nonsense")); !errors.Is(err, gpu.ErrInvalidModule) {
 		t.Errorf("load: %v", err)
 	}
-	m, err := r.ctx.LoadModule([]byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .b32 %r<5>; txq.width.b32 %r1, [%r2]; ret; }"))
+	m, err := r.ctx.LoadModule([]byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { .reg .b32 %r<5>; wgmma.fence.sync.aligned; ret; }"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +102,8 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
-	if _, err := r.ch.Launch(&gpu.Launch{Function: k, Grid: one, Block: one}); !errors.Is(err, gpu.ErrUnsupported) || !strings.Contains(err.Error(), "kernel k, PTX line 4: txq.width.b32: textures") {
-		t.Errorf("launch of a kernel with a texture: %v", err)
+	if _, err := r.ch.Launch(&gpu.Launch{Function: k, Grid: one, Block: one}); !errors.Is(err, gpu.ErrUnsupported) || !strings.Contains(err.Error(), "kernel k, PTX line 4: wgmma.fence.sync.aligned: matrix instructions") {
+		t.Errorf("launch of a kernel that the GPU lacks an instruction for: %v", err)
 	}
 	f := r.launch("double", 1, 32, doubleParams(0xdead0000, 32))
 	o := r.wait(f)
@@ -113,6 +115,70 @@ func TestErrorsCrossTheSocket(t *testing.T) {
 		t.Errorf("the context's fault: %v", err)
 	}
 	newRig(t, d, gpu.ContextOptions{}).double(100, 3)
+}
+
+// A texture's border, which JSON's numbers can't hold, crosses the socket, and so do its errors.
+func TestTexturesCrossTheSocket(t *testing.T) {
+	path, _ := serve(t, soft.Options{})
+	r := newRig(t, dial(t, path), gpu.ContextOptions{})
+	m, err := r.ctx.LoadModule([]byte(`.version 7.0
+.target sm_80
+.address_size 64
+.global .texref image;
+.visible .entry border(.param .u64 out) { .reg .b64 %rd<3>; .reg .f32 %f<8>; ld.param.u64 %rd1, [out];
+	mov.f32 %f1, 0fBF800000; tex.1d.v4.f32.f32 {%f2,%f3,%f4,%f5}, [image, {%f1}]; st.global.v4.f32 [%rd1], {%f2,%f3,%f4,%f5}; ret; }`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := r.ctx.(gpu.Texturing)
+	a, err := c.NewArray(gpu.ArrayShape{Width: 4, Texel: gpu.Texel{Format: gpu.FormatFloat, Channels: 1}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	inf, nan := float32(math.Inf(-1)), math.Float32frombits(0x7fc00001)
+	tex, err := c.NewTexture(gpu.TextureMemory{Array: a}, gpu.Sampling{Address: [3]gpu.AddressMode{gpu.AddressBorder}, Border: [4]float32{inf, nan, 3, 4}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.BindReference(m, "image", tex); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.BindReference(m, "border", tex); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("bind a kernel: %v", err)
+	}
+	k, err := m.Function("border")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.ctx.Alloc(16)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
+	if _, err := r.ch.Launch(&gpu.Launch{Function: k, Grid: one, Block: one, Params: binary.LittleEndian.AppendUint64(nil, uint64(out))}); err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, 16)
+	f, err := r.ch.CopyOut(b, out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := r.wait(f); o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	var got [4]uint32
+	for i := range got {
+		got[i] = binary.LittleEndian.Uint32(b[4*i:])
+	}
+	if want := [4]uint32{math.Float32bits(inf), 0x7fc00001, math.Float32bits(3), math.Float32bits(4)}; got != want {
+		t.Errorf("%#x, want %#x", got, want)
+	}
+	if err := tex.Free(); err != nil {
+		t.Fatal(err)
+	}
+	if err := tex.Free(); !errors.Is(err, gpu.ErrNotFound) {
+		t.Errorf("freed twice: %v", err)
+	}
 }
 
 // A program that dies during a kernel affects no other program.

@@ -118,33 +118,33 @@ func BenchmarkOneLane(b *testing.B) {
 const vecAdd = `
 .visible .entry vecadd(.param .u64 vecadd_param_0, .param .u64 vecadd_param_1, .param .u64 vecadd_param_2, .param .u32 vecadd_param_3)
 {
-	.reg .pred %p<2>; .reg .f32 %f<4>; .reg .b32 %r<6>; .reg .b64 %rd<11>;
-	ld.param.u64 %rd1, [vecadd_param_0];
-	ld.param.u64 %rd2, [vecadd_param_1];
-	ld.param.u64 %rd3, [vecadd_param_2];
-	ld.param.u32 %r2, [vecadd_param_3];
-	mov.u32 %r3, %ctaid.x;
-	mov.u32 %r4, %ntid.x;
-	mov.u32 %r5, %tid.x;
-	mad.lo.s32 %r1, %r3, %r4, %r5;
-	setp.ge.s32 %p1, %r1, %r2;
+	.reg .pred %p<2>; .reg .b32 %r<6>; .reg .f32 %f<4>; .reg .b64 %rd<11>;
+	ld.param.u32 %r1, [vecadd_param_3];
+	mov.u32 %r2, %ctaid.x;
+	mov.u32 %r3, %ntid.x;
+	mov.u32 %r4, %tid.x;
+	mad.lo.s32 %r5, %r2, %r3, %r4;
+	setp.ge.s32 %p1, %r5, %r1;
 	@%p1 bra $L__BB0_2;
-	cvta.to.global.u64 %rd4, %rd1;
-	mul.wide.s32 %rd5, %r1, 4;
-	add.s64 %rd6, %rd4, %rd5;
-	cvta.to.global.u64 %rd7, %rd2;
-	add.s64 %rd8, %rd7, %rd5;
-	ld.global.f32 %f1, [%rd8];
-	ld.global.f32 %f2, [%rd6];
-	add.f32 %f3, %f2, %f1;
-	cvta.to.global.u64 %rd9, %rd3;
-	add.s64 %rd10, %rd9, %rd5;
-	st.global.f32 [%rd10], %f3;
+	ld.param.u64 %rd4, [vecadd_param_0];
+	ld.param.u64 %rd5, [vecadd_param_2];
+	cvta.to.global.u64 %rd6, %rd5;
+	ld.param.u64 %rd7, [vecadd_param_1];
+	cvta.to.global.u64 %rd8, %rd7;
+	cvta.to.global.u64 %rd9, %rd4;
+	mul.wide.s32 %rd10, %r5, 4;
+	add.s64 %rd1, %rd6, %rd10;
+	add.s64 %rd2, %rd8, %rd10;
+	add.s64 %rd3, %rd9, %rd10;
+	ld.global.f32 %f1, [%rd3];
+	ld.global.f32 %f2, [%rd2];
+	add.rn.f32 %f3, %f1, %f2;
+	st.global.f32 [%rd1], %f3;
 $L__BB0_2:
 	ret;
 }`
 
-// BenchmarkVecAdd executes a vector addition compiled by nvcc, with its loads, stores, bounds
+// BenchmarkVecAdd executes a vector addition as clang compiles it, with its loads, stores, bounds
 // checks and starts of blocks.
 func BenchmarkVecAdd(b *testing.B) {
 	m := newMachine(b, vecAdd)

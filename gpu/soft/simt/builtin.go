@@ -2,6 +2,7 @@ package simt
 
 import (
 	"fmt"
+	"strings"
 
 	"vgpud/gpu"
 	"vgpud/ptx"
@@ -15,7 +16,7 @@ var builtins = map[string]struct {
 }{
 	"vprintf":      {2, 1, vprintf},
 	"malloc":       {1, 1, deviceMalloc},
-	"free":         {1, 0, func(*warp, *inst) {}},
+	"free":         {1, 0, deviceFree},
 	"__assertfail": {5, 0, assertFail},
 }
 
@@ -125,26 +126,32 @@ func (w *warp) cstring(lane int, addr uint64, limit int) []byte {
 	return data[off:end]
 }
 
-// assertFail executes __assertfail: it prints the failed assertion and ends the kernel.
+// maxAssert limits the message of a failed assertion in bytes.
+const maxAssert = 2048
+
+// assertFail executes __assertfail: it ends the kernel with CUDA's message.
 func assertFail(w *warp, in *inst) {
 	lane := first(w.mask)
 	site := in.x.call
 	str := func(i int) []byte { return w.cstring(lane, w.argument(site, i, lane), maxString) }
-	if out := w.grid.launch.Print; out != nil {
-		d := w.grid.launch.Block
-		t := w.index*lanes + uint32(lane)
-		c := w.block.coord
-		fmt.Fprintf(out, "%s:%d: %s: block: [%d,%d,%d], thread: [%d,%d,%d] Assertion `%s` failed.\n",
-			str(1), uint32(w.argument(site, 2, lane)), str(3), c.X, c.Y, c.Z, t%d.X, t/d.X%d.Y, t/d.X/d.Y, str(0))
-	}
-	w.raise(gpu.FaultTrap, in, lane)
+	w.raise(gpu.FaultAssert, in, lane)
+	f := w.fault
+	text := fmt.Sprintf("%s:%d: %s: block: [%d,%d,%d], thread: [%d,%d,%d] Assertion `%s` failed.", str(1), uint32(w.argument(site, 2, lane)), str(3),
+		f.Block.X, f.Block.Y, f.Block.Z, f.Thread.X, f.Thread.Y, f.Thread.Z, str(0))
+	f.Text = strings.ToValidUTF8(text[:min(len(text), maxAssert)], "?")
 }
 
-// deviceMalloc allocates from the context's heap. A lane gets zero if the heap is exhausted. Freed
-// memory is not reused before the context ends.
+// deviceMalloc allocates from the context's heap. A lane gets zero if the heap is exhausted.
 func deviceMalloc(w *warp, in *inst) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		lane := first(m)
 		w.result(in.x.call, lane, w.grid.launch.Memory.heapAlloc(w.argument(in.x.call, 0, lane)))
+	}
+}
+
+// deviceFree frees what deviceMalloc returned.
+func deviceFree(w *warp, in *inst) {
+	for m := w.mask; m != 0; m &= m - 1 {
+		w.grid.launch.Memory.heapFree(w.argument(in.x.call, 0, first(m)))
 	}
 }

@@ -219,13 +219,16 @@ func (c *compiler) function(f *function) error {
 // a millisecond.
 const checkEvery = 512
 
+// errTooLarge says that a module's kernels are too large together.
+var errTooLarge = errors.New("the module is too large")
+
 // charge counts against the limit on a module's size. It prevents a small source from expanding to
 // a large program.
 func (c *compiler) charge(n int) error {
 	l := c.loader
 	l.compiled += n
 	if l.compiled > l.opts.MaxInstructions {
-		return fmt.Errorf("kernel %s: the module has more than %d instructions: %w", c.kernel.Name, l.opts.MaxInstructions, gpu.ErrUnsupported)
+		return fmt.Errorf("kernel %s: %w: more than %d instructions: %w", c.kernel.Name, errTooLarge, l.opts.MaxInstructions, gpu.ErrUnsupported)
 	}
 	if l.compiled-l.checked >= checkEvery {
 		return l.cancelled()

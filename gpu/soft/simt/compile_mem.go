@@ -114,8 +114,8 @@ func (c *compiler) variable(s *ptx.Symbol, offset uint64, space ptx.Space) (plac
 		return place{param: s.Var, offset: offset, space: ptx.ParamSpace}, nil
 	}
 	v := s.Var
-	if v.Type.Class() == ptx.Opaque {
-		return place{}, c.unsupported("variable %s of type .%s", v.Name, v.Type)
+	if isReference(v) {
+		return place{}, c.invalid("%s is not a variable in memory", v.Name)
 	}
 	if at, ok := c.cur.frame.at[v]; ok {
 		return place{resolve: frameLocal, offset: at + offset, space: v.Space}, nil
@@ -174,6 +174,12 @@ func (c *compiler) addressOf(o *ptx.Operand, class regClass) (operand, error) {
 	if s.Var == nil {
 		return operand{}, c.invalid("%s has no address", o.Name)
 	}
+	if isReference(s.Var) {
+		if class != reg64 {
+			return operand{}, c.invalid("the handle of %s in less than 64 bits", o.Name)
+		}
+		return c.reference(s, o.Bits)
+	}
 	p, err := c.variable(s, uint64(o.Offset()), s.Var.Space)
 	if err != nil {
 		return operand{}, err
@@ -216,8 +222,18 @@ func (c *compiler) memory(p place, data operand, size int, write bool, move move
 	c.emit(in, c.costs().Memory)
 }
 
-// elements lists the registers of a load's or store's data operand.
+// elements lists the registers of an operand with several: of a vector, also of a vector register
+// that is named as a whole.
 func elements(o *ptx.Operand) []*ptx.Operand {
+	if s := o.Sym; o.Kind == ptx.KindReg && s != nil && s.Kind == ptx.SymReg && s.Vector > 0 && s.Vector <= 4 && o.Sel == ptx.SelNone {
+		list := make([]*ptx.Operand, s.Vector)
+		for i := range list {
+			part := *o
+			part.Sel = ptx.SelX + ptx.Selector(i)
+			list[i] = &part
+		}
+		return list
+	}
 	if o.Kind != ptx.KindVector {
 		return []*ptx.Operand{o}
 	}

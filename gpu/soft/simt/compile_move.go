@@ -1,6 +1,7 @@
 package simt
 
 import (
+	"slices"
 	"strings"
 
 	"vgpud/ptx"
@@ -20,6 +21,7 @@ func mov(c *compiler, in *ptx.Instr, m *mods) error {
 	if n := m.vector(); n > 1 {
 		return c.movVector(in, n, t)
 	}
+	d, s = whole(d), whole(s)
 	if d.Kind == ptx.KindVector || s.Kind == ptx.KindVector {
 		return c.packOrUnpack(d, s, t)
 	}
@@ -41,6 +43,20 @@ func mov(c *compiler, in *ptx.Instr, m *mods) error {
 	return c.movReg(r, a)
 }
 
+// whole returns a vector register that is named as a whole as a vector, and any other operand as it
+// is.
+func whole(o *ptx.Operand) *ptx.Operand {
+	list := elements(o)
+	if o.Kind != ptx.KindReg || len(list) < 2 {
+		return o
+	}
+	v := &ptx.Operand{Kind: ptx.KindVector}
+	for _, e := range list {
+		v.Elems = append(v.Elems, *e)
+	}
+	return v
+}
+
 func (c *compiler) movReg(d, a operand) error {
 	f := opMov32
 	if d.class == reg64 {
@@ -54,18 +70,30 @@ func (c *compiler) movReg(d, a operand) error {
 func (c *compiler) movVector(in *ptx.Instr, n int, t ptx.Type) error {
 	d, s := elements(&in.Operands[0]), elements(&in.Operands[1])
 	if len(d) != n || len(s) != n {
-		return c.unsupported("a vector register as a whole")
+		return c.invalid("%d and %d registers for %d", len(d), len(s), n)
 	}
+	to, from := make([]operand, n), make([]operand, n)
+	overlap := false
 	for i := range d {
-		r, err := c.dst(d[i], t)
-		if err != nil {
+		var err error
+		if to[i], err = c.dst(d[i], t); err != nil {
 			return err
 		}
-		a, err := c.src(s[i], t)
-		if err != nil {
+		if from[i], err = c.src(s[i], t); err != nil {
 			return err
 		}
-		if err := c.movReg(r, a); err != nil {
+		overlap = overlap || slices.Contains(to[:i], from[i])
+	}
+	if overlap { // some are written before they are read
+		for i, a := range from {
+			from[i] = c.newReg(a.class)
+			if err := c.movReg(from[i], a); err != nil {
+				return err
+			}
+		}
+	}
+	for i := range to {
+		if err := c.movReg(to[i], from[i]); err != nil {
 			return err
 		}
 	}

@@ -14,28 +14,28 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 	if _, err := c.add(kernel); err != nil {
 		return err
 	}
-	for i := 0; i < len(c.queue); i++ {
+	t := c.loader.pointers()
+	for i := 0; ; i++ {
+		if i == len(c.queue) {
+			more, err := c.addTargets(t)
+			if err != nil {
+				return err
+			}
+			if !more {
+				break
+			}
+		}
 		f := c.queue[i]
 		for _, in := range f.code.Instrs {
 			call, ok := in.Call()
 			if !ok {
+				t.take(c.loader, in)
 				continue
 			}
 			if call.Target.Kind == ptx.KindReg {
-				if f.unknown {
-					continue
-				}
-				f.unknown = true
-				if err := c.charge(len(c.loader.taken) / edgesPerInst); err != nil {
-					return err
-				}
-				for _, t := range c.loader.taken {
-					g, err := c.add(c.loader.codes[t])
-					if err != nil {
-						return err
-					}
-					f.calls = append(f.calls, g)
-					c.prog.entries[c.loader.addrs[t]] = g
+				if !f.unknown {
+					f.unknown = true
+					t.callers = append(t.callers, f)
 				}
 				continue
 			}
@@ -47,6 +47,9 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 				f.calls = append(f.calls, g)
 			}
 		}
+	}
+	if err := c.callTargets(t); err != nil {
+		return err
 	}
 	// ptxas for sm_90 (CUDA 13.0) places the functions' own variables first, and each part of
 	// dynamic shared memory after everything else, with its alignment but at least 16 bytes.
@@ -62,9 +65,6 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 
 // dynamicAlign is the least alignment of dynamic shared memory, in bytes.
 const dynamicAlign = 16
-
-// edgesPerInst is the number of edges of the call graph that use as much memory as one instruction.
-const edgesPerInst = 32
 
 // chargeFunction charges for a function, which is compiled again for every kernel that can reach
 // it, and for the targets of its brx instructions: a short list that many of them use makes as many

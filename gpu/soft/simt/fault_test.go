@@ -171,8 +171,8 @@ func TestRefusals(t *testing.T) {
 		kind error
 		text string
 	}{
-		"matrix":         {"wmma.load.a.sync.aligned.row.m16n16k16.shared.f16 {%r3,%r4,%r5,%r6,%r7,%r8,%r9,%r10}, [%rd1];", gpu.ErrUnsupported, "wmma.load.a.sync.aligned.row.m16n16k16.shared.f16"},
-		"texture":        {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}];", gpu.ErrUnsupported, "tex.2d.v4.f32.f32: textures"},
+		"matrix":         {"wgmma.fence.sync.aligned;", gpu.ErrUnsupported, "wgmma.fence.sync.aligned: matrix instructions"},
+		"texture":        {"tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f5,%f6}], {%r1,%r2};", gpu.ErrUnsupported, "tex.2d.v4.f32.f32: offsets"},
 		"unknown":        {"frobnicate.u32 %r3, %r4;", gpu.ErrUnsupported, "frobnicate.u32"},
 		"modifier":       {"add.u32.often %r3, %r4, %r5;", gpu.ErrUnsupported, ".often"},
 		"width":          {"add.u32 %r3, %r4, %rd5;", gpu.ErrInvalidModule, "%rd5"},
@@ -203,7 +203,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A module with excessive numbers is refused without allocating the memory it asks for.
+// A module with excessive numbers is refused without allocating the memory it asks for. A kernel
+// with too many registers, or too much local memory, is refused alone.
 func TestHostileModules(t *testing.T) {
 	var many strings.Builder
 	many.WriteString(".visible .entry k()\n{\n	.reg .b32 %r<80000>;\n")
@@ -235,6 +236,12 @@ func TestHostileModules(t *testing.T) {
 			mod, err := Load(t.Context(), m, Options{})
 			if name == "deep dims" && err == nil && mod.ImageBytes() < 1<<32 {
 				return // the product overflows; every access is checked anyway
+			}
+			if name == "alive" || name == "chain" { // that kernel's own size
+				if err != nil || len(mod.Kernels()) != 1 || mod.Kernels()[0].Refused() == "" || mod.CodeBytes() > 16<<20 {
+					t.Errorf("the kernel is not refused: %v", err)
+				}
+				return
 			}
 			if err == nil {
 				t.Error("loaded")

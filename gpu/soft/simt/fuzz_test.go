@@ -6,6 +6,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/corpus"
+	"vgpud/gpu/soft/texture"
 	"vgpud/ptx"
 )
 
@@ -19,6 +20,15 @@ func FuzzLoad(f *testing.F) {
 	f.Add(testHeader + loopKernel(arith32, 3))
 	for _, op := range strings.Split(everyForm, "\n") {
 		f.Add(testHeader + entry(op))
+	}
+	// The first handles of the context below: a texture and a surface.
+	for _, body := range []string{
+		"mov.u64 %rd2, 0x100000000; tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd2, {%f10,%f10}]; tld4.r.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd2, {%f10,%f10}];",
+		"mov.u64 %rd2, 0x100000000; tex.3d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [%rd2, smooth, {%r10,%r10,%r10,%r10}]; tex.acube.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd2, {%r10,%f10,%f10,%f10}];",
+		"mov.u64 %rd2, 0x100000001; sust.p.2d.v2.b32.clamp [%rd2, {%r10,%r10}], {%r10,%r10}; suld.b.3d.b64.zero %rd5, [%rd2, {%r10,%r10,%r10,%r10}]; sured.b.add.1d.u64.trap [%rd2, {%r10}], %rd5;",
+		"tex.1d.v4.f32.s32 {%f1,%f2,%f3,%f4}, [image, {%r10}]; txq.width.b32 %r1, [image]; istypep.surfref %p1, %rd2;",
+	} {
+		f.Add(textured(body, "%f"))
 	}
 	limits := ptx.Options{MaxBytes: 1 << 16, MaxStatements: 2000}
 	f.Fuzz(func(t *testing.T, src string) {
@@ -34,6 +44,13 @@ func FuzzLoad(f *testing.F) {
 		data := make([]byte, 4096)
 		if err := mem.Map(0x10000, data); err != nil {
 			t.Fatal(err)
+		}
+		for _, surface := range []bool{false, true} {
+			tex := texture.OfArray(0x10000, gpu.ArrayShape{Width: 8, Height: 8, Depth: 6, Cube: true, Texel: floats})
+			tex.Surface, tex.Filter = surface, gpu.FilterLinear
+			if _, err := mem.AddTexture(tex); err != nil {
+				t.Fatal(err)
+			}
 		}
 		if n := mod.ImageBytes(); n > 1<<20 {
 			return

@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"vgpud/gpu"
+	"vgpud/gpu/soft/texture"
 )
 
 // Launch is one execution of a kernel.
@@ -32,6 +33,8 @@ type Grid struct {
 	free     []*Block
 	mappings []cachedMapping // by memory operation
 	epoch    uint32
+	matrices *matrixScratch
+	texel    texture.Value // of the texture instruction that is executed
 }
 
 // cachedMapping is the mapping of a memory operation's last access.

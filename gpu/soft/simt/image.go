@@ -9,7 +9,8 @@ import (
 )
 
 // image is the layout of a module's variables in global and constant space, in one range of memory:
-// first constants, then variables with initial values, then those that begin as zeros.
+// first constants, then variables with initial values, then those that begin as zeros. A variable
+// that names a texture, sampler or surface is a word with its handle.
 type image struct {
 	layout
 	base       uint64 // the argument of Place
@@ -17,6 +18,7 @@ type image struct {
 	initial    []byte // initial contents, before relocation
 	relocs     []reloc
 	names      map[string]placed
+	references map[string]Reference
 }
 
 type placed struct{ offset, size uint64 }
@@ -48,7 +50,7 @@ func (m *Module) Global(name string) (offset, size uint64, ok bool) {
 // layOut places the module's variables.
 func (l *loader) layOut() error {
 	im := l.image
-	im.names = map[string]placed{}
+	im.names, im.references = map[string]placed{}, map[string]Reference{}
 	var vars []*ptx.Var
 	for _, it := range l.prog.Module.Items {
 		if v, ok := it.(*ptx.Var); ok && v.Linking != ptx.Extern {
@@ -64,12 +66,22 @@ func (l *loader) layOut() error {
 	}
 	group := func(want func(v *ptx.Var) bool) error {
 		for _, v := range vars {
-			if !want(v) || v.Type.Class() == ptx.Opaque {
+			if !want(v) {
 				continue
 			}
 			n, ok := sizeOf(v, maxImage)
+			if isReference(v) {
+				n, ok = referenceBytes(v)
+			}
 			if !ok || im.size+n > maxImage {
 				return fmt.Errorf("PTX line %d: variable %s: more than %d bytes: %w", v.Pos.Line, v.Name, uint64(maxImage), gpu.ErrUnsupported)
+			}
+			if isReference(v) {
+				im.size = alignUp(im.size, 8)
+				if at := im.add(v, n); v.Type != ptx.SamplerRef {
+					im.references[v.Name] = Reference{at, v.Type == ptx.SurfRef}
+				}
+				continue
 			}
 			at := im.add(v, n)
 			im.names[v.Name] = placed{at, n}
@@ -84,7 +96,7 @@ func (l *loader) layOut() error {
 	}
 	filled := im.size
 	if err == nil {
-		err = group(func(v *ptx.Var) bool { return v.Space == ptx.GlobalSpace && v.Init == nil })
+		err = group(func(v *ptx.Var) bool { return v.Space == ptx.GlobalSpace && v.Init == nil || v.Space == ptx.TexSpace })
 	}
 	if err != nil {
 		return err
@@ -105,6 +117,12 @@ func (l *loader) initialise() error {
 		if v.Init == nil {
 			continue
 		}
+		if isReference(v) {
+			if err := l.initialSampler(v, at); err != nil {
+				return err
+			}
+			continue
+		}
 		size := uint64(v.Type.Size())
 		for val, err := range v.Values() {
 			if err == nil {
@@ -116,6 +134,42 @@ func (l *loader) initialise() error {
 		}
 	}
 	return nil
+}
+
+// referenceBytes returns the size of a variable that names textures, samplers or surfaces.
+func referenceBytes(v *ptx.Var) (uint64, bool) {
+	n := v.Len()
+	return 8 * uint64(max(n, 0)), n >= 0 && n <= maxReferences
+}
+
+// maxReferences is the maximum number of elements of an array of textures, samplers or surfaces.
+const maxReferences = 1 << 16
+
+// initialSampler sets the value of a sampler variable. What the initial value of a texture says is
+// known only once a texture is bound to it.
+func (l *loader) initialSampler(v *ptx.Var, at uint64) error {
+	if v.Type != ptx.SamplerRef {
+		return nil
+	}
+	fields, ok := v.Fields()
+	value, known := sampler(fields)
+	if !ok || !known {
+		return fmt.Errorf("PTX line %d: the initial value of sampler %s: %w", v.Pos.Line, v.Name, gpu.ErrUnsupported)
+	}
+	put(l.image.initial[at:], 8, value)
+	return nil
+}
+
+// Reference is a variable that names a texture or surface by a handle in the image.
+type Reference struct {
+	Offset  uint64 // of the handle
+	Surface bool
+}
+
+// Reference returns the variable of that name.
+func (m *Module) Reference(name string) (r Reference, ok bool) {
+	r, ok = m.vars.references[name]
+	return r, ok
 }
 
 func (l *loader) initialValue(v *ptx.Var, val ptx.Value, at, size uint64) error {

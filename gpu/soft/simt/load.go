@@ -2,7 +2,9 @@ package simt
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"iter"
 
 	"vgpud/gpu"
 	"vgpud/ptx"
@@ -23,8 +25,11 @@ type loader struct {
 	codes    map[*ptx.Func]*ptx.Code
 	addrs    map[*ptx.Func]uint64 // addresses of functions whose address is taken
 	taken    []*ptx.Func          // these functions in order of their addresses
+	initial  []*ptx.Func          // those of them that are in variables' initial values
+	named    bool                 // a kernel's pointers are only to what it names: see pointers.go
 	shared   []*ptx.Var           // the module's shared variables, which every kernel has
 	compiled int                  // instructions so far
+	layouts  map[layoutKey][]uint16
 }
 
 // Load compiles a parsed module. A kernel with an instruction that this GPU can't execute is loaded
@@ -70,20 +75,35 @@ func Load(ctx context.Context, m *ptx.Module, o Options) (*Module, error) {
 	if err := l.initialise(); err != nil {
 		return nil, fmt.Errorf("load module: %w", err)
 	}
-	for _, c := range prog.Codes {
+	err = l.compileAll()
+	if errors.Is(err, errTooLarge) && len(l.taken) > 0 {
+		l.named = true
+		err = l.compileAll()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load module: %w", err)
+	}
+	l.image.at = nil // it refers to the tree
+	l.module.size = l.size()
+	return l.module, nil
+}
+
+// compileAll compiles the module's kernels.
+func (l *loader) compileAll() error {
+	m := l.module
+	m.kernels, l.compiled, l.checked, l.layouts = nil, 0, 0, nil
+	for _, c := range l.prog.Codes {
 		if !c.Func.Entry {
 			continue
 		}
 		k, err := l.compile(c)
 		if err != nil {
-			return nil, fmt.Errorf("load module: %w", err)
+			return err
 		}
-		l.module.kernels = append(l.module.kernels, k)
-		l.module.byName[k.attr.Name] = k
+		m.kernels = append(m.kernels, k)
+		m.byName[k.attr.Name] = k
 	}
-	l.image.at = nil // it refers to the tree
-	l.module.size = l.size()
-	return l.module, nil
+	return nil
 }
 
 // Estimates of the host's memory in bytes: for an instruction with its extra fields and constants,
@@ -124,14 +144,12 @@ func (l *loader) takeAddresses() {
 	}
 	for _, c := range l.prog.Codes {
 		for _, in := range c.Instrs {
-			for i := range in.Operands {
-				o := &in.Operands[i]
-				if o.Kind == ptx.KindSymbol && o.Sym != nil && o.Sym.Kind == ptx.SymFunc && in.Opcode != "call" {
-					take(o.Sym.Func)
-				}
+			for f := range addressesIn(in) {
+				take(f)
 			}
 		}
 	}
+	initial := map[*ptx.Func]bool{}
 	for _, it := range l.prog.Module.Items {
 		v, ok := it.(*ptx.Var)
 		if !ok || v.Init == nil || v.Type.Class() == ptx.Opaque {
@@ -140,6 +158,22 @@ func (l *loader) takeAddresses() {
 		for val := range v.Values() {
 			if s := l.prog.Globals[val.Name]; val.Name != "" && s != nil && s.Kind == ptx.SymFunc {
 				take(s.Func)
+				if l.addrs[s.Func] != 0 && !initial[s.Func] {
+					initial[s.Func] = true
+					l.initial = append(l.initial, s.Func)
+				}
+			}
+		}
+	}
+}
+
+// addressesIn returns the functions whose addresses an instruction takes.
+func addressesIn(in *ptx.Instr) iter.Seq[*ptx.Func] {
+	return func(yield func(*ptx.Func) bool) {
+		for i := range in.Operands {
+			o := &in.Operands[i]
+			if o.Kind == ptx.KindSymbol && o.Sym != nil && o.Sym.Kind == ptx.SymFunc && in.Opcode != "call" && !yield(o.Sym.Func) {
+				return
 			}
 		}
 	}
@@ -180,11 +214,11 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	}
 	c.finish()
 	if n := c.prog.n32 + 2*c.prog.n64; n > l.opts.MaxRegisters {
-		return nil, c.unsupported("%d registers, more than %d", n, l.opts.MaxRegisters)
+		return l.refuseSize(k, c, fmt.Sprintf("%d registers, more than %d", n, l.opts.MaxRegisters)), nil
 	}
 	local := c.localBytes()
 	if local > l.opts.MaxLocal {
-		return nil, c.unsupported("%d bytes of local memory a thread, more than %d", local, l.opts.MaxLocal)
+		return l.refuseSize(k, c, fmt.Sprintf("%d bytes of local memory a thread, more than %d", local, l.opts.MaxLocal)), nil
 	}
 	c.prog.localBytes = uint32(local)
 	k.attr.LocalBytes = local

@@ -29,6 +29,7 @@ type Memory struct {
 	epoch    uint32    // counts changes, to invalidate cached mappings
 	heap     deviceHeap
 	idle     idleBlocks
+	textures textureTable
 }
 
 // mapping is one mapped range.
@@ -97,24 +98,4 @@ func (m *Memory) find(addr uint64) *mapping {
 		return &m.mappings[i-1]
 	}
 	return nil
-}
-
-// deviceHeap is the memory for device-side malloc. Freed memory is not reused: kernels that
-// allocate are rare.
-type deviceHeap struct{ next, end uint64 }
-
-// SetHeap gives device-side malloc a mapped range, once. Without a heap malloc returns a null
-// pointer.
-func (m *Memory) SetHeap(addr, size uint64) { m.heap = deviceHeap{addr, addr + size} }
-
-const heapAlign = 16
-
-// heapAlloc allocates size bytes of the heap, and returns 0 if they don't fit.
-func (m *Memory) heapAlloc(size uint64) uint64 {
-	at := alignUp(m.heap.next, heapAlign)
-	if size == 0 || at > m.heap.end || size > m.heap.end-at {
-		return 0
-	}
-	m.heap.next = at + size
-	return at
 }

@@ -58,10 +58,9 @@ func init() {
 		"vadd4": videoPacked("vadd", 4), "vsub4": videoPacked("vsub", 4), "vavrg4": videoPacked("vavrg", 4), "vabsdiff4": videoPacked("vabsdiff", 4),
 		"vmin4": videoPacked("vmin", 4), "vmax4": videoPacked("vmax", 4), "vset4": videoPacked("vset", 4),
 
-		"tex": refuse("textures"), "tld4": refuse("textures"), "txq": refuse("textures"), "istypep": refuse("textures"),
-		"suld": refuse("surfaces"), "sust": refuse("surfaces"), "sured": refuse("surfaces"), "suq": refuse("surfaces"),
-		"wmma": refuse("matrix instructions"), "mma": refuse("matrix instructions"), "ldmatrix": refuse("matrix instructions"),
-		"stmatrix": refuse("matrix instructions"), "movmatrix": refuse("matrix instructions"), "wgmma": refuse("matrix instructions"),
-		"tcgen05": refuse("matrix instructions"), "mapa": refuse("clusters"), "getctarank": refuse("clusters"),
+		"tex": tex(false), "tld4": tex(true), "txq": txq, "suq": txq, "istypep": istypep,
+		"suld": suld, "sust": sust, "sured": sured,
+		"wmma": wmma, "mma": mma, "ldmatrix": matrixRows(false), "stmatrix": matrixRows(true), "movmatrix": movmatrix,
+		"wgmma": refuse("matrix instructions"), "tcgen05": refuse("matrix instructions"), "mapa": refuse("clusters"), "getctarank": refuse("clusters"),
 	}
 }

@@ -33,6 +33,9 @@ var semantics = []struct {
 }{
 	{"sub.u32 %r9, %ra, %rb; R", func(x in3) uint64 { return uint64(x.a - x.b) }},
 	{"mad.lo.s32 %r9, %ra, %rb, %rc; R", func(x in3) uint64 { return uint64(x.a*x.b + x.c) }},
+	{"mov.v2.u32 {%r7,%r8}, {%ra,%rb}; mov.v2.u32 {%r7,%r8}, {%r8,%r7}; mov.b64 %rd9, {%r7,%r8};", func(x in3) uint64 { return uint64(x.a)<<32 | uint64(x.b) }},
+	{"{ .reg .v2 .u32 v; mov.b64 v, %la; mov.b64 %rd9, {v.y,v.x}; }", func(x in3) uint64 { return uint64(x.a)<<32 | uint64(x.b) }},
+	{"{ .reg .v2 .u32 v; mov.v2.u32 v, {%ra,%rc}; mov.b64 %rd9, v; }", func(x in3) uint64 { return uint64(x.c)<<32 | uint64(x.a) }},
 	{"mad.wide.s32 %rd9, %ra, %rb, %la;", func(x in3) uint64 { return uint64(int64(int32(x.a))*int64(int32(x.b))) + x.la() }},
 	{"mul.hi.s64 %rd9, %la, %lb;", func(x in3) uint64 { return uint64(arith.MulHiS64(int64(x.la()), int64(x.lb()))) }},
 	{"sub.s16 %ha, %ha, %hb; cvt.u64.u16 %rd9, %ha;", func(x in3) uint64 { return uint64(uint16(x.a) - uint16(x.b)) }},

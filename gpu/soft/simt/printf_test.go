@@ -3,6 +3,8 @@ package simt
 import (
 	"math"
 	"testing"
+
+	"vgpud/gpu"
 )
 
 // values provides arguments from a list, with strings by index.
@@ -79,7 +81,7 @@ func FuzzPrintf(f *testing.F) {
 	})
 }
 
-// A failed assertion prints its place and ends the kernel.
+// A failed assertion ends the kernel, with CUDA's message as the fault's text.
 func TestAssert(t *testing.T) {
 	m := newMachine(t, `
 .extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);
@@ -96,10 +98,10 @@ func TestAssert(t *testing.T) {
 FINE:
 `))
 	f := m.run("k", d3(1), d3(64), 0, uint64(0), uint64(0), 0)
-	if f == nil || f.Thread.X != 33 {
+	if f == nil || f.Thread.X != 33 || f.Kind != gpu.FaultAssert {
 		t.Fatal(f)
 	}
-	if got, want := m.out.String(), "a.cu:17: f: block: [0,0,0], thread: [33,0,0] Assertion `x > 0` failed.\n"; got != want {
+	if got, want := f.Error(), "a.cu:17: f: block: [0,0,0], thread: [33,0,0] Assertion `x > 0` failed."; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

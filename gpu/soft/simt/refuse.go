@@ -7,7 +7,7 @@ import (
 	"vgpud/gpu"
 )
 
-// A kernel that uses what this GPU does not have, such as textures, does not prevent its module
+// A kernel that uses what this GPU does not have, such as clusters, does not prevent its module
 // from being loaded. The other kernels work, and launching this one fails.
 
 // instructionError is the reason why an instruction of a kernel, or of a function that it calls,
@@ -45,6 +45,13 @@ func (l *loader) refuse(k *Kernel, err error) bool {
 		return true
 	}
 	return false
+}
+
+// refuseSize turns kernel k into a refused kernel because of a limit on its size.
+func (l *loader) refuseSize(k *Kernel, c *compiler, what string) *Kernel {
+	k.refused, k.prog = what, &program{costs: l.costs}
+	k.attr.SharedBytes, k.attr.Registers = c.shared.size, minRegisters
+	return k
 }
 
 // Refused returns why the kernel can't be launched on this GPU, in one line: the instruction, and

@@ -9,13 +9,10 @@ import (
 	"vgpud/gpu"
 )
 
-// texturedModule has kernels that use textures, each in a different way, before and after kernels
-// that use none.
-const texturedModule = testHeader + `
+// refusedModule has kernels that use what this GPU lacks, each in a different way, before and after
+// kernels that don't.
+const refusedModule = testHeader + `
 .global .texref image;
-.global .surfref canvas;
-.global .samplerref smooth;
-.tex .u32 old;
 .global .u32 counter = 41;
 
 .visible .entry before(.param .u64 p)
@@ -28,67 +25,44 @@ const texturedModule = testHeader + `
 	ret;
 }
 
-.func (.param .b32 r) sampled(.param .b64 t)
+.func (.param .b32 r) multiplied(.param .b64 t)
 {
-	.reg .f32 %f<5>; .reg .b64 %rd<2>;
-	ld.param.b64 %rd1, [t];
-	mov.f32 %f1, 0f00000000;
-	tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f1}];
-	st.param.f32 [r], %f1;
+	.reg .b32 %r<5>;
+	mov.u32 %r1, 0;
+	wgmma.fence.sync.aligned;
+	st.param.b32 [r], %r1;
 	ret;
 }
 
-.visible .entry object(.param .u64 p, .param .u64 t)
+.visible .entry matrix(.param .u64 p, .param .u64 t)
 {
-	.reg .f32 %f<5>; .reg .b64 %rd<3>;
-	ld.param.u64 %rd1, [p];
-	ld.param.u64 %rd2, [t];
-	mov.f32 %f1, 0f00000000;
-	tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd2, {%f1,%f1}];
-	st.global.f32 [%rd1], %f1;
+	wgmma.fence.sync.aligned;
 	ret;
 }
 
-.visible .entry reference(.param .u64 p)
+.visible .entry offset(.param .u64 p)
 {
 	.reg .f32 %f<5>; .reg .b64 %rd<3>;
 	ld.param.u64 %rd1, [p];
 	mov.f32 %f1, 0f00000000;
-	tex.1d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [image, smooth, {%f1}];
-	st.global.f32 [%rd1], %f1;
+	tex.2d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [%rd1, {%f1,%f1}], {1, 1};
 	ret;
 }
 
-.visible .entry address(.param .u64 p)
+.visible .entry samples(.param .u64 p)
+{
+	.reg .b32 %r<6>;
+	mov.u32 %r1, 0;
+	tex.2dms.v4.u32.s32 {%r2,%r3,%r4,%r5}, [image, {%r1,%r1,%r1,%r1}];
+	ret;
+}
+
+.visible .entry cluster(.param .u64 p)
 {
 	.reg .b64 %rd<3>;
 	ld.param.u64 %rd1, [p];
-	mov.u64 %rd2, image;
+	mapa.u64 %rd2, %rd1, 0;
 	st.global.u64 [%rd1], %rd2;
-	ret;
-}
-
-.visible .entry surface(.param .u64 p)
-{
-	.reg .b32 %r<3>;
-	mov.u32 %r1, 0;
-	sust.b.1d.b32.trap [canvas, {%r1}], {%r1};
-	ret;
-}
-
-.visible .entry space(.param .u64 p)
-{
-	.reg .b64 %rd<3>; .reg .b32 %r<6>;
-	mov.u32 %r1, 0;
-	tex.1d.v4.u32.s32 {%r2,%r3,%r4,%r5}, [old, {%r1}];
-	ret;
-}
-
-.visible .entry parameter(.param .texref t)
-{
-	.reg .f32 %f<5>;
-	mov.f32 %f1, 0f00000000;
-	tex.1d.v4.f32.f32 {%f1,%f2,%f3,%f4}, [t, {%f1}];
 	ret;
 }
 
@@ -98,7 +72,7 @@ const texturedModule = testHeader + `
 	ld.param.u64 %rd1, [p];
 	{ .param .b64 t; .param .b32 r;
 	st.param.b64 [t], %rd1;
-	call (r), sampled, (t);
+	call (r), multiplied, (t);
 	ld.param.b32 %r1, [r]; }
 	st.global.u32 [%rd1], %r1;
 	ret;
@@ -114,10 +88,10 @@ const texturedModule = testHeader + `
 }
 `
 
-// A module with kernels that use textures is loaded. Launching those fails with an error that names
-// the kernel and the texture; the other kernels work.
-func TestTexturedKernelsAreRefusedAlone(t *testing.T) {
-	m := newMachine(t, texturedModule)
+// A module with kernels that use what this GPU lacks is loaded. Launching those fails with an error
+// that names the kernel and the instruction; the other kernels work.
+func TestKernelsAreRefusedAlone(t *testing.T) {
+	m := newMachine(t, refusedModule)
 	out, data := m.words(0)
 	for _, k := range []struct {
 		name string
@@ -134,8 +108,8 @@ func TestTexturedKernelsAreRefusedAlone(t *testing.T) {
 		}
 	}
 	for name, uses := range map[string]string{
-		"object": "tex.2d.v4.f32.f32: textures", "reference": "tex.1d.v4.f32.f32: textures", "called": "tex.2d.v4.f32.f32: textures",
-		"address": ".texref", "surface": "sust.b.1d.b32.trap: surfaces", "space": "tex.1d.v4.u32.s32: textures", "parameter": "tex.1d.v4.f32.f32: textures",
+		"matrix": "wgmma.fence.sync.aligned: matrix instructions", "called": "wgmma.fence.sync.aligned: matrix instructions",
+		"offset": "tex.2d.v4.f32.f32: offsets", "samples": "tex.2dms.v4.u32.s32: this shape", "cluster": "mapa.u64: clusters",
 	} {
 		k := m.module.Kernel(name)
 		if k == nil {
@@ -147,7 +121,7 @@ func TestTexturedKernelsAreRefusedAlone(t *testing.T) {
 			t.Errorf("launch of %s: %v, want it to name the kernel and %q", name, err, uses)
 		}
 	}
-	if a := m.module.Kernel("object").Attributes(); len(a.Params) != 2 || a.ParamBytes != 16 {
+	if a := m.module.Kernel("matrix").Attributes(); len(a.Params) != 2 || a.ParamBytes != 16 {
 		t.Errorf("attributes of a refused kernel: %+v", a)
 	}
 }
@@ -158,7 +132,7 @@ func TestRefusedKernelsAreBounded(t *testing.T) {
 	var src strings.Builder
 	src.WriteString(testHeader)
 	long := strings.Repeat("x", 100_000)
-	fmt.Fprintf(&src, ".func f()\n{\n	tex.%s;\n	ret;\n}\n", long)
+	fmt.Fprintf(&src, ".func f()\n{\n	wgmma.%s;\n	ret;\n}\n", long)
 	for i := range 100 {
 		fmt.Fprintf(&src, ".visible .entry k%d() { call.uni f, (); ret; }\n", i)
 	}
@@ -173,5 +147,34 @@ func TestRefusedKernelsAreBounded(t *testing.T) {
 	}
 	if _, err := Load(t.Context(), parse(t, src.String()), Options{MaxInstructions: 50}); !errors.Is(err, gpu.ErrUnsupported) {
 		t.Errorf("beyond the limit on instructions: %v", err)
+	}
+}
+
+// A kernel that needs more registers or local memory than there may be is refused alone.
+func TestLargeKernelsAreRefusedAlone(t *testing.T) {
+	var many strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&many, "ld.param.u64 %%rd%d, [p];\n", i)
+	}
+	for i := range 200 {
+		fmt.Fprintf(&many, "st.global.u64 [%%rd%d+8], %%rd%d;\n", i, (i*7+3)%200)
+	}
+	src := testHeader + ".visible .entry registers(.param .u64 p) { .reg .b64 %rd<201>;\n" + many.String() + "ret; }\n" +
+		".visible .entry local(.param .u64 p) { .local .align 8 .b8 depot[8192]; .reg .b64 %rd<3>; ld.param.u64 %rd1, [p]; mov.u64 %rd2, depot; st.global.u64 [%rd1], %rd2; ret; }\n" +
+		".visible .entry fine(.param .u64 p) { .reg .b64 %rd<3>; .reg .b32 %r<2>; ld.param.u64 %rd1, [p]; mov.u32 %r1, 7; st.global.u32 [%rd1], %r1; ret; }\n"
+	mod, err := Load(t.Context(), parse(t, src), Options{MaxRegisters: 64, MaxLocal: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := machineFor(t, mod)
+	for name, why := range map[string]string{"registers": "registers, more than 64", "local": "8192 bytes of local memory a thread, more than 4096"} {
+		_, err := NewGrid(Launch{Kernel: mod.Kernel(name), Grid: d3(1), Block: d3(1), Params: make([]byte, 8), Memory: m.mem, SMs: 1})
+		if !errors.Is(err, gpu.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "kernel "+name+", ") || !strings.Contains(fmt.Sprint(err), why) {
+			t.Errorf("launch of %s: %v", name, err)
+		}
+	}
+	out, data := m.words(0)
+	if f := m.run("fine", d3(1), d3(1), 0, out); f != nil || wordsOf(data)[0] != 7 {
+		t.Errorf("the kernel beside them: %v, %d", f, wordsOf(data)[0])
 	}
 }

@@ -19,6 +19,7 @@ func (u registerUse) wants() bool { return u == readsReg || u == mayWrite }
 var noResult = map[string]bool{
 	"st": true, "red": true, "bra": true, "brx": true, "membar": true, "fence": true, "prefetch": true, "prefetchu": true,
 	"nanosleep": true, "ret": true, "exit": true, "trap": true, "discard": true, "applypriority": true, "brkpt": true,
+	"sust": true, "sured": true, "stmatrix": true,
 }
 
 // eachReg calls visit for every register that an instruction names.

@@ -56,6 +56,7 @@ type GPU struct {
 	refuseForms      bool   // forms of kernels are refused
 	moduleLog        string // of modules that are loaded
 	windows          int    // where in BAR2 windows begin
+	version1_1       bool   // it knows nothing of version 1.2
 }
 
 // NewGPU returns a GPU whose modules all contain the same kernels.
@@ -134,6 +135,9 @@ func (g *GPU) execute(shared []byte, cmd []abi.Entry, c *abi.Completion) {
 	if err == nil && h.Op == abi.OpNop {
 		return
 	}
+	if err == nil && g.version1_1 && h.Op.Command().Feature&^Features1_1 != 0 {
+		err = abi.StatusMalformed
+	}
 	g.mu.Lock()
 	if err == nil && g.poison != abi.StatusOK && h.Op != abi.OpLastFault {
 		err = g.poison
@@ -186,7 +190,7 @@ func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comp
 		return g.doModule(shared, h.Op, cmd, c)
 	case abi.OpLaunch:
 		return g.launch(shared, h, cmd, c)
-	case abi.OpDeviceAttribute, abi.OpOccupancy:
+	case abi.OpDeviceAttribute, abi.OpFunctionAttribute, abi.OpOccupancy:
 		return g.describe(h.Op, e, c)
 	case abi.OpEventCreate:
 		g.handle++
@@ -458,6 +462,14 @@ func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
 	if op == abi.OpDeviceAttribute {
 		x, err := abi.DecodeQuery(e)
 		c.Value[0] = map[uint32]uint64{abi.DeviceSMs: SMs, abi.DeviceMaxThreadsPerSM: 2048, abi.DeviceComputeMajor: 9}[x.Key]
+		return err
+	}
+	if op == abi.OpFunctionAttribute {
+		x, err := abi.DecodeQuery(e)
+		if err == nil && g.handles[x.Handle] == "" {
+			err = abi.StatusInvalidHandle
+		}
+		c.Value[0] = map[uint32]uint64{abi.FunctionMaxThreads: 1024}[x.Key]
 		return err
 	}
 	x, err := abi.DecodeOccupancy(e)

@@ -24,6 +24,7 @@ type Options struct {
 	RefuseForms bool   // modules with forms of kernels are refused
 	ModuleLog   string // what is said of modules that are loaded
 	Version1_0  bool   // the device is of version 1.0
+	Version1_1  bool   // the device is of version 1.1, with the features of that
 }
 
 const (
@@ -51,6 +52,9 @@ type Host struct {
 	doorbell int
 }
 
+// Features1_1 are the features of version 1.1.
+const Features1_1 = abi.FeatureWindowAddresses - 1
+
 // NewHost creates a device. Close frees it.
 func NewHost(opts Options) (*Host, error) {
 	if opts.SharedBytes == 0 {
@@ -65,6 +69,9 @@ func NewHost(opts Options) (*Host, error) {
 	f, m, err := memory("BAR2", opts.SharedBytes)
 	if err != nil {
 		return nil, err
+	}
+	if opts.Version1_1 {
+		opts.Features &= Features1_1
 	}
 	h := &Host{opts: opts, file: f, shared: m, regs: map[uint32]uint32{}, gone: make(chan struct{})}
 	for range opts.Vectors {
@@ -129,6 +136,9 @@ func (h *Host) Read(off uint32) (uint32, error) {
 		if h.opts.Version1_0 {
 			return uint32(abi.Version1_0), nil
 		}
+		if h.opts.Version1_1 {
+			return uint32(abi.Version1_1), nil
+		}
 		return uint32(abi.Newest), nil
 	case abi.RegOldestVersion:
 		return uint32(abi.Oldest), nil
@@ -188,6 +198,7 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
 	h.gpus[slot].refuseForms, h.gpus[slot].moduleLog = h.opts.RefuseForms, h.opts.ModuleLog
 	h.gpus[slot].windows = h.windows()
+	h.gpus[slot].version1_1 = h.opts.Version1_1 || h.opts.Version1_0
 	if h.opts.NeverReady {
 		h.context(slot, abi.ContextCreating, abi.ErrorNone)
 		return
@@ -265,6 +276,7 @@ func (h *Host) stop(slot int) {
 }
 
 func (h *Host) channel(slot int, s abi.ChannelState, code abi.ErrorCode) {
+	h.regs[uint32(abi.ChannelSlot(slot, abi.ChannelStatus))] = uint32(s)
 	abi.StoreWord(h.shared, abi.ChannelPage(slot)+abi.ChannelStateWord, abi.PackState(s, code))
 	h.raise(0)
 }

@@ -23,6 +23,10 @@ func Define(src []byte, devices Devices, runDir string) ([]byte, error) {
 	if !filepath.IsAbs(runDir) || filepath.Clean(runDir) != runDir {
 		return nil, fmt.Errorf("the daemon's directory %s: want an absolute path without \".\" or \"..\"", quote(runDir))
 	}
+	had, err := parseDomain(src)
+	if err != nil {
+		return nil, err
+	}
 	bare, err := Undefine(src)
 	if err != nil {
 		return nil, err
@@ -31,7 +35,7 @@ func Define(src []byte, devices Devices, runDir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := writer{document: d, layout: d.layout()}
+	w := writer{document: d, layout: d.layout(), account: had.ownAccount()}
 	if err := w.write(devices, runDir); err != nil {
 		return nil, err
 	}
@@ -44,6 +48,8 @@ type writer struct {
 	layout
 	edits []edit
 	added []string
+	// account stays as it was.
+	account Account
 }
 
 func (w *writer) write(devices Devices, runDir string) error {
@@ -195,7 +201,7 @@ func (w *writer) addDevices(devices Devices) {
 	if len(w.added) > 0 {
 		fmt.Fprintf(&b, ` %s="%s"`, addedAttr, strings.Join(w.added, " "))
 	}
-	b.WriteString(">")
+	b.WriteString(w.account.attributes() + ">")
 	for i := range devices {
 		b.WriteString(w.indent(3) + devices[i].element())
 	}
@@ -252,9 +258,9 @@ func (w *writer) recordAddition(e *element, made, opened string) {
 func (v *Domain) Spec(n int, name string) api.VMSpec {
 	g := &v.GPUs[n]
 	s := api.VMSpec{
-		Name: name, Domain: v.Name, DomainUUID: v.UUID, GPU: g.GPU,
+		Name: name, Domain: v.Name, DomainUUID: v.UUID, Owner: v.Account.Owner, Project: v.Account.Project, GPU: g.GPU,
 		Weight: g.Weight, Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling,
-		BAR2Bytes: g.BAR2, MemoryLimitBytes: g.Memory, KernelTimeLimit: g.KernelTimeLimit,
+		BAR2Bytes: g.BAR2, MemoryLimitBytes: g.Memory, KernelTimeLimit: g.KernelTimeLimit, Budget: g.Budget,
 	}
 	for _, dev := range v.Devices {
 		if dev.Number == n {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"vgpud/fairshare/quota"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -39,6 +40,8 @@ type GPU struct {
 	KernelTimeLimit time.Duration
 	// BAR2 is the size of the memory shared with the guest, in bytes.
 	BAR2 uint64
+	// Budget bounds its GPU time in a calendar period.
+	Budget quota.Budget
 }
 
 // Devices are the virtual GPUs of a domain, in the order of their numbers.
@@ -46,7 +49,7 @@ type Devices []GPU
 
 // Terms returns the GPU's terms.
 func (g *GPU) Terms() api.Terms {
-	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling}
+	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling, KernelTimeLimit: g.KernelTimeLimit, Budget: g.Budget}
 }
 
 // Bar2 returns the size of the memory shared with the guest, in bytes.
@@ -92,7 +95,22 @@ var attributes = []attribute{
 		return formatTimeLimit(g.KernelTimeLimit)
 	}},
 	bar2(),
+	{"budget", func(g *GPU, s string) (err error) {
+		if len(s) > maxBudget {
+			return fmt.Errorf("%d characters: want at most %d", len(s), maxBudget)
+		}
+		g.Budget, err = quota.Parse(s)
+		return err
+	}, func(g *GPU) string {
+		if g.Budget == (quota.Budget{}) {
+			return ""
+		}
+		return g.Budget.String()
+	}},
 }
+
+// maxBudget is more characters than a budget has.
+const maxBudget = 128
 
 // decimal returns an attribute that is a number from low to high, and is not written if it is 0.
 func decimal(name string, low, high float64, field func(*GPU) *float64) attribute {
@@ -180,13 +198,16 @@ func (g *GPU) checkTerms() error {
 
 // element formats the GPU for the metadata.
 func (g *GPU) element() string {
+	return "<" + vgpudPrefix + ":" + gpuName + g.attributes() + "/>"
+}
+
+// attributes formats the attributes that are not the defaults, each after a space.
+func (g *GPU) attributes() string {
 	var b strings.Builder
-	b.WriteString("<" + vgpudPrefix + ":" + gpuName)
 	for _, a := range attributes {
 		if s := a.write(g); s != "" {
 			b.WriteString(" " + a.name + `="` + escape(s) + `"`)
 		}
 	}
-	b.WriteString("/>")
 	return b.String()
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"vgpud/mediator/api"
 )
 
 // addedAttr is the attribute of <vgpud:devices> that says what else in the domain Define has added,
@@ -82,6 +84,10 @@ func (d *document) readDevices(e *element) (Devices, error) {
 				if !slices.Contains(additions, s) {
 					return nil, d.attrErrorf(e, addedAttr, "%s is not known: it is written by `vgpuctl define`, leave it as it was", quote(s))
 				}
+			}
+		case a.Name.Space == "" && (a.Name.Local == ownerAttr || a.Name.Local == projectAttr):
+			if a.Value != api.CleanText(a.Value) {
+				return nil, d.attrErrorf(e, a.Name.Local, "%s: want at most %d bytes of text that prints on one line", quote(a.Value), api.MaxText)
 			}
 		default:
 			return nil, d.attrErrorf(e, a.Name.Local, "not known: a GPU's settings belong on <%s:%s>", vgpudPrefix, gpuName)

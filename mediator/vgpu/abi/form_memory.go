@@ -63,8 +63,29 @@ func DecodeQuery(e *Entry) (x Query, err error) {
 	return x, err
 }
 
+// Point is the payload of [OpEventTrigger] and [OpEventAwait]: a value of a triggered event.
+type Point struct {
+	Handle uint64 // the event
+	Value  uint64
+}
+
+func (x *Point) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Handle)
+	codeU64(c, 24, &x.Value)
+	return c.rest(32)
+}
+
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Point) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
+// DecodePoint reads the payload of an entry; errors wrap [StatusMalformed].
+func DecodePoint(e *Entry) (x Point, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
+}
+
 // WindowArg is the payload of commands that answer with bytes: [OpPrintfDrain], [OpLastFault],
-// [OpDeviceName].
+// [OpDeviceName], [OpDeviceAttributes].
 type WindowArg struct {
 	Window Window // where the bytes go
 }
@@ -84,18 +105,46 @@ func DecodeWindowArg(e *Entry) (x WindowArg, err error) {
 	return x, err
 }
 
+// Mapping is the payload of [OpWindowAddress].
+type Mapping struct {
+	Window Window
+	// Address is where the window's first byte is to be; 0: the device's choice, or where it is.
+	Address uint64
+}
+
+func (x *Mapping) fields(c payloadCodec) bool {
+	codeU64(c, 16, &x.Window.Offset)
+	codeU64(c, 24, &x.Window.Size)
+	codeU64(c, 32, &x.Address)
+	return c.rest(40)
+}
+
+// Encode writes the payload and zeroes the rest of the entry.
+func (x Mapping) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
+
+// DecodeMapping reads the payload of an entry; errors wrap [StatusMalformed].
+func DecodeMapping(e *Entry) (x Mapping, err error) {
+	err = reserved(x.fields(payloadCodec{e, false}))
+	return x, err
+}
+
 // Alloc is the payload of [OpMemAlloc].
 type Alloc struct {
 	Size  uint64 // bytes
 	Align uint64 // a power of two; 0: the device's choice, at least 256
 	Flags uint32 // 0 in this version
+	Zero  uint32
+	// Address is where the memory is to be; 0: the device's choice. With [FeatureChosenAddresses].
+	Address uint64
 }
 
 func (x *Alloc) fields(c payloadCodec) bool {
 	codeU64(c, 16, &x.Size)
 	codeU64(c, 24, &x.Align)
 	codeU32(c, 32, &x.Flags)
-	return c.rest(36)
+	codeU32(c, 36, &x.Zero)
+	codeU64(c, 40, &x.Address)
+	return c.rest(48) && x.Zero == 0
 }
 
 // Encode writes the payload and zeroes the rest of the entry.

@@ -28,6 +28,12 @@ var codecs = []codec{
 	{FormLaunch, Launch{}, DecodeLaunch},
 	{FormElapsed, Elapsed{}, DecodeElapsed},
 	{FormTrigger, Trigger{}, DecodeTrigger},
+	{FormMapping, Mapping{}, DecodeMapping},
+	{FormPoint, Point{}, DecodePoint},
+	{FormArray, Array{}, DecodeArray},
+	{FormArrayCopy, ArrayCopy{}, DecodeArrayCopy},
+	{FormTexture, Texture{}, DecodeTexture},
+	{FormBinding, Binding{}, DecodeBinding},
 }
 
 // leaves returns the numbers that a value consists of, in order.

@@ -85,6 +85,24 @@ func FuzzDecodeEntry(f *testing.F) {
 		case FormTrigger:
 			x, err := DecodeTrigger(&e)
 			check(x, err)
+		case FormMapping:
+			x, err := DecodeMapping(&e)
+			check(x, err)
+		case FormPoint:
+			x, err := DecodePoint(&e)
+			check(x, err)
+		case FormArray:
+			x, err := DecodeArray(&e)
+			check(x, err)
+		case FormArrayCopy:
+			x, err := DecodeArrayCopy(&e)
+			check(x, err)
+		case FormTexture:
+			x, err := DecodeTexture(&e)
+			check(x, err)
+		case FormBinding:
+			x, err := DecodeBinding(&e)
+			check(x, err)
 		default:
 			t.Fatalf("%v has a form without a decoder", h.Op)
 		}

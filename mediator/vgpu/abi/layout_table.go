@@ -29,7 +29,7 @@ var FormFields = map[Form][]Field{
 	FormQuery:  {{"handle", 16, 8}, {"value", 24, 8}, {"key", 32, 4}},
 	FormLookup: {{"module", 16, 8}, {"name", 24, 8}, {"name_bytes", 32, 4}},
 	FormWindow: {{"window_offset", 16, 8}, {"window_bytes", 24, 8}},
-	FormAlloc:  {{"size", 16, 8}, {"align", 24, 8}, {"flags", 32, 4}},
+	FormAlloc:  {{"size", 16, 8}, {"align", 24, 8}, {"flags", 32, 4}, {"zero", 36, 4}, {"address", 40, 8}},
 	FormTransfer: {
 		{"dst", 16, 8}, {"src", 24, 8}, {"size", 32, 8},
 	},
@@ -55,4 +55,19 @@ var FormFields = map[Form][]Field{
 	FormTrigger: {
 		{"id", 16, 8}, {"set", 24, 4}, {"param_bytes", 28, 4}, {"data", 32, 8},
 	},
+	FormMapping: {{"window_offset", 16, 8}, {"window_bytes", 24, 8}, {"address", 32, 8}},
+	FormPoint:   {{"handle", 16, 8}, {"value", 24, 8}},
+	FormArray: {
+		{"width", 16, 4}, {"height", 20, 4}, {"depth", 24, 4}, {"format", 28, 2}, {"channels", 30, 2}, {"flags", 32, 4},
+	},
+	FormArrayCopy: {
+		{"array", 16, 8}, {"address", 24, 8}, {"pitch", 32, 4}, {"rows", 36, 4}, {"x", 40, 4}, {"y", 44, 4}, {"z", 48, 4},
+		{"width", 52, 4}, {"height", 56, 4}, {"depth", 60, 4},
+	},
+	FormTexture: {
+		{"resource", 16, 8}, {"width", 24, 4}, {"height", 28, 4}, {"pitch", 32, 4}, {"format", 36, 2}, {"channels", 38, 2},
+		{"address_x", 40, 2}, {"address_y", 42, 2}, {"address_z", 44, 2}, {"filter", 46, 2},
+		{"border_0", 48, 4}, {"border_1", 52, 4}, {"border_2", 56, 4}, {"border_3", 60, 4},
+	},
+	FormBinding: {{"module", 16, 8}, {"name", 24, 8}, {"name_bytes", 32, 4}, {"surface", 36, 4}, {"texture", 40, 8}},
 }

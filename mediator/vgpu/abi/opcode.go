@@ -17,6 +17,8 @@ const (
 	OpMemInfo  Opcode = 0x12 // free and total memory of this guest
 	OpMemRange Opcode = 0x13 // base and size of the allocation that holds an address
 
+	OpWindowAddress Opcode = 0x14 // GPU address of a staging window
+
 	OpCopyIn  Opcode = 0x20 // staging window to GPU memory
 	OpCopyOut Opcode = 0x21 // GPU memory to staging window
 	OpCopy    Opcode = 0x22 // GPU memory to GPU memory
@@ -41,18 +43,30 @@ const (
 	OpEventWait    Opcode = 0x53 // later commands of this channel wait for the event
 	OpEventQuery   Opcode = 0x54
 	OpEventElapsed Opcode = 0x55 // nanoseconds between two recorded events
+	OpEventTrigger Opcode = 0x56 // raise a triggered event's value
+	OpEventAwait   Opcode = 0x57 // later commands of this channel wait for a triggered event's value
 
 	OpEventKernelRegister   Opcode = 0x60 // EDGE §IV.A: keep a launch by number
 	OpEventKernelUnregister Opcode = 0x61
 	OpEventKernelTrigger    Opcode = 0x62 // launch by number, with one of its parameter sets
 
-	OpLimit           Opcode = 0x70 // read a limit of the context
-	OpSetLimit        Opcode = 0x71
-	OpPrintfDrain     Opcode = 0x72 // what kernels printed, into a window
-	OpLastFault       Opcode = 0x73 // text of the fault that poisoned the context, into a window
-	OpDeviceAttribute Opcode = 0x78
-	OpDeviceName      Opcode = 0x79 // the GPU's name, into a window
-	OpTimestamp       Opcode = 0x7a // the GPU's clock now
+	OpLimit            Opcode = 0x70 // read a limit of the context
+	OpSetLimit         Opcode = 0x71
+	OpPrintfDrain      Opcode = 0x72 // what kernels printed, into a window
+	OpLastFault        Opcode = 0x73 // text of the fault that poisoned the context, into a window
+	OpDeviceAttribute  Opcode = 0x78
+	OpDeviceName       Opcode = 0x79 // the GPU's name, into a window
+	OpTimestamp        Opcode = 0x7a // the GPU's clock now
+	OpDeviceAttributes Opcode = 0x7b // all attributes, into a window
+
+	OpArrayCreate    Opcode = 0x80 // a CUDA array of zeros
+	OpArrayDestroy   Opcode = 0x81
+	OpArrayCopy      Opcode = 0x82 // between an array, and GPU memory or a staging window
+	OpTextureCreate  Opcode = 0x83
+	OpTextureDestroy Opcode = 0x84
+	OpSurfaceCreate  Opcode = 0x85
+	OpSurfaceDestroy Opcode = 0x86
+	OpTextureBind    Opcode = 0x87 // a module's texture or surface variable
 )
 
 // A Form is the layout of a command's payload; many commands share one.
@@ -74,11 +88,18 @@ const (
 	FormLaunch
 	FormElapsed
 	FormTrigger
+	FormMapping
+	FormPoint
+	FormArray
+	FormArrayCopy
+	FormTexture
+	FormBinding
 )
 
 var formNames = []string{
 	"Empty", "Handle", "Query", "Lookup", "Window", "Alloc", "Transfer", "Copy3D",
-	"Set", "Module", "Occupancy", "Launch", "Elapsed", "Trigger",
+	"Set", "Module", "Occupancy", "Launch", "Elapsed", "Trigger", "Mapping", "Point",
+	"Array", "ArrayCopy", "Texture", "Binding",
 }
 
 // String returns the form's name.
@@ -101,6 +122,7 @@ var Commands = []Command{
 	{OpMemFree, "MEM_FREE", FormHandle, 0, false},
 	{OpMemInfo, "MEM_INFO", FormEmpty, 0, false},
 	{OpMemRange, "MEM_RANGE", FormHandle, 0, false},
+	{OpWindowAddress, "WINDOW_ADDRESS", FormMapping, FeatureWindowAddresses, false},
 	{OpCopyIn, "COPY_IN", FormTransfer, 0, false},
 	{OpCopyOut, "COPY_OUT", FormTransfer, 0, false},
 	{OpCopy, "COPY", FormTransfer, 0, false},
@@ -121,6 +143,8 @@ var Commands = []Command{
 	{OpEventWait, "EVENT_WAIT", FormHandle, FeatureEvents, false},
 	{OpEventQuery, "EVENT_QUERY", FormHandle, FeatureEvents, false},
 	{OpEventElapsed, "EVENT_ELAPSED", FormElapsed, FeatureEvents, false},
+	{OpEventTrigger, "EVENT_TRIGGER", FormPoint, FeatureTriggeredEvents, false},
+	{OpEventAwait, "EVENT_AWAIT", FormPoint, FeatureTriggeredEvents, false},
 	{OpEventKernelRegister, "EVENT_KERNEL_REGISTER", FormLaunch, FeatureEventKernels, true},
 	{OpEventKernelUnregister, "EVENT_KERNEL_UNREGISTER", FormHandle, FeatureEventKernels, false},
 	{OpEventKernelTrigger, "EVENT_KERNEL_TRIGGER", FormTrigger, FeatureEventKernels, true},
@@ -131,6 +155,15 @@ var Commands = []Command{
 	{OpDeviceAttribute, "DEVICE_ATTRIBUTE", FormQuery, 0, false},
 	{OpDeviceName, "DEVICE_NAME", FormWindow, 0, false},
 	{OpTimestamp, "TIMESTAMP", FormEmpty, 0, false},
+	{OpDeviceAttributes, "DEVICE_ATTRIBUTES", FormWindow, FeatureIdentity, false},
+	{OpArrayCreate, "ARRAY_CREATE", FormArray, FeatureTextures, false},
+	{OpArrayDestroy, "ARRAY_DESTROY", FormHandle, FeatureTextures, false},
+	{OpArrayCopy, "ARRAY_COPY", FormArrayCopy, FeatureTextures, false},
+	{OpTextureCreate, "TEXTURE_CREATE", FormTexture, FeatureTextures, false},
+	{OpTextureDestroy, "TEXTURE_DESTROY", FormHandle, FeatureTextures, false},
+	{OpSurfaceCreate, "SURFACE_CREATE", FormHandle, FeatureTextures, false},
+	{OpSurfaceDestroy, "SURFACE_DESTROY", FormHandle, FeatureTextures, false},
+	{OpTextureBind, "TEXTURE_BIND", FormBinding, FeatureTextures, true},
 }
 
 // commandByOp maps opcodes, which are below 256, to commands.

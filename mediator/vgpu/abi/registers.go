@@ -35,6 +35,7 @@ const (
 	RegPollWindowNanos  = 0x064 // how long the host polls a ring before it asks for a doorbell
 	RegEventDoorbells   = 0x068 // number of event kernel doorbells, 0 without FeatureEventDoorbells
 	RegRingsBytes       = 0x06c // bytes after the header for rings, not for windows; since version 1.1
+	RegUUID             = 0x070 // four registers: UUIDBytes of the virtual GPU, 0: not told; since version 1.2
 )
 
 // Regions of BAR0 that hold one slot a context or a channel.
@@ -94,6 +95,9 @@ const (
 	NoVector   = 0xffffffff
 )
 
+// UUIDBytes is the size of the virtual GPU's UUID, whose bytes are in [RegUUID] in their order.
+const UUIDBytes = 16
+
 // ContextSlot returns the offset in BAR0 of register reg of context i.
 func ContextSlot(i, reg int) int { return ContextTable + i*ContextSlotSize + reg }
 
@@ -140,6 +144,7 @@ var Registers = []Register{
 	{"POLL_WINDOW_NANOS", RegPollWindowNanos, "ro"},
 	{"EVENT_DOORBELLS", RegEventDoorbells, "ro"},
 	{"RINGS_BYTES", RegRingsBytes, "ro"},
+	{"UUID", RegUUID, "ro"},
 }
 
 // ContextRegisters lists the registers of a context's slot.

@@ -39,9 +39,13 @@ const (
 
 // Limit numbers of [OpLimit] and [OpSetLimit]: CUDA's own CUlimit.
 const (
-	LimitStackBytes  = 0
-	LimitPrintfBytes = 1
-	LimitHeapBytes   = 2
+	LimitStackBytes   = 0 // local memory of a thread for calls whose depth is not known
+	LimitPrintfBytes  = 1
+	LimitHeapBytes    = 2 // of malloc in kernels
+	LimitSyncDepth    = 3 // of kernels that launch kernels
+	LimitPending      = 4 // launches by kernels
+	LimitL2FetchBytes = 5 // a hint
+	LimitPersistingL2 = 6 // a hint
 )
 
 // DeviceAttribute numbers of [OpDeviceAttribute]. Those below 0x1000 are CUDA's own
@@ -63,7 +67,22 @@ const (
 	DeviceComputeMajor       = 75
 	DeviceComputeMinor       = 76
 	DeviceMemoryBytes        = 0x1000 // of the physical GPU
+	DeviceAddressBase        = 0x1001 // first address that MEM_ALLOC takes; 0: it takes none
+	DeviceAddressBytes       = 0x1002 // bytes from there on
+	DeviceAddressGrain       = 0x1003 // chosen addresses are multiples of this, and memory is taken in such pieces
 )
+
+// DeviceAttributes1_1 are those of CUDA's attributes that [OpDeviceAttribute] answered before
+// [FeatureIdentity].
+var DeviceAttributes1_1 = []uint32{
+	DeviceMaxThreadsPerBlock, DeviceMaxBlockX, DeviceMaxBlockY, DeviceMaxBlockZ, DeviceMaxGridX, DeviceMaxGridY, DeviceMaxGridZ,
+	DeviceMaxSharedPerBlock, DeviceWarpSize, DeviceMaxRegisters, DeviceClockKHz, DeviceSMs, DeviceMaxThreadsPerSM,
+	DeviceComputeMajor, DeviceComputeMinor,
+}
+
+// DeviceAttributes is how many of CUDA's attributes [OpDeviceAttributes] answers: a signed 32-bit
+// number for each CUdevice_attribute below it. Those that CUDA does not define are 0.
+const DeviceAttributes = 160
 
 // EventQuery states, value 0 of [OpEventQuery].
 const (
@@ -72,5 +91,8 @@ const (
 	EventReached    = 2 // value 1 is its time
 )
 
-// EventNoTiming is an Aux bit of [OpEventCreate].
-const EventNoTiming = 1
+// Aux bits of [OpEventCreate].
+const (
+	EventNoTiming  = 1
+	EventTriggered = 2 // with FeatureTriggeredEvents
+)

@@ -23,9 +23,11 @@ const (
 	Version1_0 Version = 1 << 16
 	// Version1_1 separates rings from windows in BAR2 ([RegRingsBytes]).
 	Version1_1 = Version1_0 + 1
+	// Version1_2 adds what tenants' CUDA programs need: features 14 to 17, 19, and [RegUUID].
+	Version1_2 = Version1_1 + 1
 
 	// Newest is the version that the device offers.
-	Newest = Version1_1
+	Newest = Version1_2
 	// Oldest is the oldest version that the device still accepts.
 	Oldest = Version1_0
 )
@@ -73,17 +75,24 @@ const (
 	FeatureEventDoorbells                        // registered kernels triggered by a register write (EDGE §IV.C)
 	FeatureGPUTime                               // completions carry start and end on the GPU's clock
 	FeaturePreempt                               // launches of kernels that leave the GPU when asked: AttributePreempt
+	FeatureWindowAddresses                       // kernels reach staging windows at GPU addresses
+	FeatureChosenAddresses                       // MEM_ALLOC takes an address
+	FeatureTriggeredEvents                       // events that the guest triggers
+	FeatureIdentity                              // all of CUDA's device attributes at once
+	featureFloating                              // reserved: contexts without a GPU of their own (CASE)
+	FeatureTextures                              // arrays, textures and surfaces
 
 	featureEnd
 )
 
 // AllFeatures is every feature that this package has a layout for.
-const AllFeatures = featureEnd - 1
+const AllFeatures = (featureEnd - 1) &^ featureFloating
 
 var featureNames = []string{
 	"contexts", "inline", "events", "copy3d", "globals", "functions", "launch-attributes",
 	"cubin", "printf", "limits", "event-kernels", "event-doorbells", "gpu-time",
-	"preempt",
+	"preempt", "window-addresses", "chosen-addresses", "triggered-events", "identity",
+	"", "textures",
 }
 
 // String lists the names of the features that are set.
@@ -102,7 +111,7 @@ func bitNames(v uint64, names []string) string {
 		if s != "" {
 			s += "|"
 		}
-		if bit < len(names) {
+		if bit < len(names) && names[bit] != "" {
 			s += names[bit]
 		} else {
 			s += fmt.Sprintf("bit%d", bit)

@@ -35,6 +35,9 @@ func daemon(ctx context.Context, h *Host) []ability.Ability {
 		a.Do = fmt.Sprintf("restart the daemon, during which guests go on, or update vgpuctl, which is version %s", h.Version)
 	}
 	all := []ability.Ability{a, confinement(&health)}
+	if len(health.UsageProblems) > 0 {
+		all = append(all, ability.Missing(Usage, strings.Join(health.UsageProblems, "; "), "see the section on usage in operations.md"))
+	}
 	gpus, err := h.GPUs(ctx)
 	if err != nil {
 		return append(all, ability.Missing(GPU, err.Error(), "see `journalctl -u vgpud` for the reason"))
@@ -45,10 +48,13 @@ func daemon(ctx context.Context, h *Host) []ability.Ability {
 	return all
 }
 
+// confinementNeeds says what a host must provide so that guests' processes are confined.
+const confinementNeeds = "run the daemon as root by its unit, which delegates a control group (systemd 254 or later), on Linux 5.12 or later with cgroup v2 and seccomp"
+
 // confinement returns whether guests' processes are separated from each other and the host.
 func confinement(h *api.Health) ability.Ability {
 	if len(h.Unconfined) > 0 {
-		return ability.Missing(Confinement, strings.Join(h.Unconfined, "; "), "see docs/security.md for what each needs")
+		return ability.Missing(Confinement, strings.Join(h.Unconfined, "; "), confinementNeeds)
 	}
 	return ability.Available(Confinement, "guests' processes have users, devices and limits of their own")
 }
@@ -144,10 +150,10 @@ func nvml(ctx context.Context, h *Host) []ability.Ability {
 // kvm checks whether VMs can run at the processor's own speed.
 func kvm(_ context.Context, h *Host) []ability.Ability {
 	const slow = "QEMU translates VMs' instructions, some twenty times slower"
-	err := h.Access("dev/kvm")
+	err := h.TryKVM("dev/kvm")
 	switch {
 	case err == nil:
-		return []ability.Ability{ability.Available(KVM, "/dev/kvm is accessible")}
+		return []ability.Ability{ability.Available(KVM, "/dev/kvm runs a VM")}
 	case errors.Is(err, fs.ErrPermission):
 		return []ability.Ability{ability.Undetermined(KVM, "/dev/kvm exists, but not for this user", "add QEMU's user to group kvm; "+asRoot)}
 	}
@@ -155,7 +161,11 @@ func kvm(_ context.Context, h *Host) []ability.Ability {
 	if cpu, rerr := fs.ReadFile(h.Files, "proc/cpuinfo"); rerr == nil && strings.Contains(string(cpu), " hypervisor") {
 		do = "this host is a VM itself: enable nested virtualisation on its host"
 	}
-	return []ability.Ability{ability.Missing(KVM, "there is no /dev/kvm: "+slow, do)}
+	what := "there is no /dev/kvm"
+	if !errors.Is(err, fs.ErrNotExist) {
+		what = fmt.Sprintf("/dev/kvm is there, but can't run a VM (%v)", err)
+	}
+	return []ability.Ability{ability.Missing(KVM, what+": "+slow, do)}
 }
 
 // device is the device that QEMU must support.

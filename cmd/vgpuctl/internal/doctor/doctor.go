@@ -24,21 +24,23 @@ const (
 	Accounting = "accounting"
 	// Confinement is that of guests' processes.
 	Confinement = "confinement"
-	Libcuda     = "libcuda"
-	NVML        = "nvml"
-	SoftGPU     = "soft gpu"
-	KVM         = "kvm"
-	QEMU        = "qemu"
-	Libvirt     = "libvirt"
-	Hook        = "hook"
+	// Usage is the record of what guests used; it is shown if there is a problem.
+	Usage   = "usage"
+	Libcuda = "libcuda"
+	NVML    = "nvml"
+	SoftGPU = "soft gpu"
+	KVM     = "kvm"
+	QEMU    = "qemu"
+	Libvirt = "libvirt"
+	Hook    = "hook"
 )
 
 // Host is the host to check.
 type Host struct {
 	// Files is the root of the file system.
 	Files fs.FS
-	// Access checks that this process may read and write the file at a path from the root.
-	Access func(path string) error
+	// TryKVM makes a VM with the device at a path from the root, and ends it.
+	TryKVM func(path string) error
 	// Find finds a program by name: beside this one, in $PATH, or in root's directories.
 	Find func(name string) (path string, err error)
 	// Run runs a program to its end. If the program fails, the error has the end of its standard

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +37,7 @@ func fullHost() (h *Host, outputs map[string]string) {
 			"run/libvirt/virtqemud-sock":       {Mode: fs.ModeSocket},
 			"etc/libvirt/hooks/qemu.d/50-vgpu": {Mode: 0o755, Data: []byte("\x7fELF…usage: vgpu-hook DOMAIN OPERATION…")},
 		},
-		Access: func(string) error { return nil },
+		TryKVM: func(string) error { return nil },
 		Find: func(name string) (string, error) {
 			for line := range outputs {
 				if strings.HasPrefix(line, name+" ") {
@@ -75,7 +77,7 @@ func TestAHostThatHasAll(t *testing.T) {
 		{Name: Libcuda, State: ability.Present, What: "CUDA 13.0"},
 		{Name: "registers", GPU: "GPU-1", State: ability.Absent, What: "the kernel is locked down", Do: "use the record"},
 		{Name: NVML, State: ability.Present, What: "driver 580.159.04, GPUs: H100, GPU-2"},
-		{Name: KVM, State: ability.Present, What: "/dev/kvm is accessible"},
+		{Name: KVM, State: ability.Present, What: "/dev/kvm runs a VM"},
 		{Name: QEMU, State: ability.Present, What: "qemu-system-x86_64: QEMU emulator version 11.1.3, with vfio-user-pci", Needed: true},
 		{Name: Libvirt, State: ability.Present, What: "virtqemud (libvirt) 11.3.0 answers on /run/libvirt/virtqemud-sock, with 3 domains"},
 		{Name: Hook, State: ability.Present, What: "/etc/libvirt/hooks/qemu.d/50-vgpu"},
@@ -124,7 +126,7 @@ func TestWhatIsMissing(t *testing.T) {
 			},
 		},
 		{
-			name: "guests are not confined", ability: Confinement, state: ability.Absent, what: "no users; no control groups", do: "docs/security.md", ready: true,
+			name: "guests are not confined", ability: Confinement, state: ability.Absent, what: "no users; no control groups", do: "delegates a control group", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.Health = func(context.Context) (api.Health, error) {
 					return api.Health{Version: "1.0", Unconfined: []string{"no users", "no control groups"}}, nil
@@ -174,6 +176,14 @@ func TestWhatIsMissing(t *testing.T) {
 			take: func(_ *Host, o map[string]string) { o["vgpud probe --abilities"] = "{}" },
 		},
 		{
+			name: "a corrupt record of usage", ability: Usage, state: ability.Absent, what: "was corrupt; the disk is full", do: "operations.md", ready: true,
+			take: func(h *Host, _ map[string]string) {
+				h.Health = func(context.Context) (api.Health, error) {
+					return api.Health{Version: "1.0", UsageProblems: []string{"it was corrupt", "the disk is full"}}, nil
+				}
+			},
+		},
+		{
 			name: "no NVML", ability: NVML, state: ability.Absent, what: "libnvidia-ml", do: "health of NVIDIA GPUs only", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.Inventory = func(context.Context) (inventory.Inventory, error) {
@@ -191,18 +201,24 @@ func TestWhatIsMissing(t *testing.T) {
 		},
 		{
 			name: "no KVM", ability: KVM, state: ability.Absent, what: "translates", do: "modprobe kvm_intel", ready: true,
-			take: func(h *Host, _ map[string]string) { h.Access = func(string) error { return syscall.ENOENT } },
+			take: func(h *Host, _ map[string]string) { h.TryKVM = func(string) error { return syscall.ENOENT } },
 		},
 		{
 			name: "no KVM in a VM", ability: KVM, state: ability.Absent, what: "translates", do: "this host is a VM itself", ready: true,
 			take: func(h *Host, _ map[string]string) {
-				h.Access = func(string) error { return syscall.ENOENT }
+				h.TryKVM = func(string) error { return syscall.ENOENT }
 				h.Files.(fstest.MapFS)["proc/cpuinfo"] = &fstest.MapFile{Data: []byte("flags : fpu hypervisor lahf_lm\n")}
 			},
 		},
 		{
+			name: "KVM that can't run a VM", ability: KVM, state: ability.Absent, what: "/dev/kvm is there, but can't run a VM (create a VM: device or resource busy)", do: "modprobe kvm_intel", ready: true,
+			take: func(h *Host, _ map[string]string) {
+				h.TryKVM = func(string) error { return fmt.Errorf("create a VM: %w", syscall.EBUSY) }
+			},
+		},
+		{
 			name: "KVM is for a group", ability: KVM, state: ability.Unknown, what: "not for this user", do: "group kvm", ready: true,
-			take: func(h *Host, _ map[string]string) { h.Access = func(string) error { return syscall.EACCES } },
+			take: func(h *Host, _ map[string]string) { h.TryKVM = func(string) error { return syscall.EACCES } },
 		},
 		{
 			name: "an old QEMU", ability: QEMU, state: ability.Absent, what: "(QEMU emulator version 11.1.3) has no device vfio-user-pci", do: "QEMU 10.1 or later",
@@ -300,5 +316,19 @@ func TestExplain(t *testing.T) {
 		if got := fmt.Sprint(Explain(c.err, c.stderr)); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}
+	}
+}
+
+// TestTryKVMOnAFile: a file is not taken for the device.
+func TestTryKVMOnAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kvm")
+	if err := TryKVM(file); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("nothing is there: %v", err)
+	}
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := TryKVM(file); err == nil || errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an empty file: %v", err)
 	}
 }

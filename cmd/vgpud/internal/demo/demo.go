@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,8 @@ type Options struct {
 	Calibrate bool
 	// VMs runs the guests in real VMs, under QEMU.
 	VMs bool
+	// CUDA runs CUDA programs as guests, over this project's libcuda.so.1 and shared runtime.
+	CUDA bool
 	// Duration is the least length of each phase. A phase goes on until each guest has had a result
 	// checked.
 	Duration time.Duration
@@ -87,6 +90,12 @@ func Run(ctx context.Context, o Options) (err error) {
 		if d.deps, err = qemu.Find(""); err != nil {
 			return errors.Join(err, os.Remove(dir))
 		}
+	}
+	if o.CUDA {
+		if _, _, err := findTenant(); err != nil {
+			return errors.Join(err, os.Remove(dir))
+		}
+		d.guests, d.urgencyPair = cudaGuests(), cudaPair
 	}
 	result, err := d.run(ctx)
 	err = errors.Join(err, d.stop(), d.wrong())
@@ -156,7 +165,11 @@ func (d *demo) startHost(ctx context.Context) error {
 		return err
 	}
 	config := filepath.Join(d.dir, "vgpud.yaml")
-	c := daemon.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), GPUs: []daemon.GPUConfig{gpu}}
+	page, err := unusedAddress()
+	if err != nil {
+		return err
+	}
+	c := daemon.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), Web: page, GPUs: []daemon.GPUConfig{gpu}}
 	text, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)
@@ -176,7 +189,19 @@ func (d *demo) startHost(ctx context.Context) error {
 		return err
 	}
 	d.client = api.NewClient(c.Socket)
-	return waitUntil(ctx, p, func() error { _, err := d.client.Health(ctx); return err })
+	if err := waitUntil(ctx, p, func() error { _, err := d.client.Health(ctx); return err }); err != nil {
+		return err
+	}
+	return d.progress("watch it at http://%s/", page)
+}
+
+// unusedAddress returns an address of this machine alone that nobody listens on.
+func unusedAddress() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find an address for the page: %w", err)
+	}
+	return l.Addr().String(), l.Close()
 }
 
 // startGuests creates the guests' virtual GPUs, starts all guests, and waits until they work.
@@ -193,8 +218,11 @@ func (d *demo) startGuests(ctx context.Context) error {
 			return err
 		}
 		start := d.startProcess
-		if d.o.VMs {
+		switch {
+		case d.o.VMs:
 			start = d.startVM
+		case d.o.CUDA:
+			start = d.startCUDA
 		}
 		if m.instance, err = start(m); err != nil {
 			return err

@@ -18,7 +18,9 @@ type guest struct {
 	// otherwise 0.
 	alone time.Duration
 	// ceiling is the highest priority that its launches may have.
-	ceiling  int
+	ceiling int
+	// program is the arguments of a guest that is a CUDA program; Plan then has its name alone.
+	program  []string
 	socket   string // of its virtual GPU
 	instance instance
 	ready    chan struct{} // closed when it works
@@ -66,6 +68,9 @@ func cases(kernel, size string, repeat int) workload.Work {
 
 // describe names the guest's kernels.
 func (m *guest) describe() string {
+	if m.program != nil {
+		return "CUDA program " + strings.Join(m.program, " ")
+	}
 	var names []string
 	for _, w := range m.Work {
 		names = append(names, w.String())

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 )
 
 // startProcess starts a guest as a process of this program, connected to its virtual GPU's socket,
@@ -22,6 +23,11 @@ func (d *demo) startProcess(m *guest) (instance, error) {
 		return nil, err
 	}
 	cmd.Stdin = bytes.NewReader(text)
+	return d.follow(m, cmd)
+}
+
+// follow starts a guest's process and follows its reports.
+func (d *demo) follow(m *guest, cmd *exec.Cmd) (instance, error) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return nil, err

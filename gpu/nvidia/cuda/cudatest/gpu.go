@@ -70,6 +70,13 @@ type GPU struct {
 	events     map[cuda.Event]*event
 	modules    map[cuda.Module]*module
 	kernels    map[cuda.Function]string
+	limits     map[int]uint64 // those that were set
+	reserved   map[cuda.DevicePtr]uint64
+	physical   map[cuda.MemHandle][]byte
+	mapped     map[cuda.DevicePtr]mapped
+	arrays     map[cuda.Array]*array
+	objects    map[uint64]Bound // textures and surfaces
+	bound      map[string]Bound // references by name
 	began      time.Time
 	busy       sync.WaitGroup
 	ended      atomic.Bool
@@ -94,7 +101,9 @@ func New() *GPU {
 		Kernels: map[string]Kernel{}, Attributes: map[string]Attributes{}, Memory: 1 << 30, fails: map[string]cuda.Error{},
 		calls: map[string]int{}, current: map[int]cuda.Context{}, device: map[uint64][]byte{}, host: map[uint64][]byte{},
 		streams: map[cuda.Stream]*stream{}, events: map[cuda.Event]*event{}, modules: map[cuda.Module]*module{},
-		kernels: map[cuda.Function]string{}, began: time.Now().Add(-1000 * time.Hour), next: 1 << 40,
+		kernels: map[cuda.Function]string{}, limits: map[int]uint64{},
+		reserved: map[cuda.DevicePtr]uint64{}, physical: map[cuda.MemHandle][]byte{}, mapped: map[cuda.DevicePtr]mapped{},
+		arrays: map[cuda.Array]*array{}, objects: map[uint64]Bound{}, bound: map[string]Bound{}, began: time.Now().Add(-1000 * time.Hour), next: 1 << 40,
 	}
 	g.wake = sync.NewCond(&g.mu)
 	g.Kernels["stamp"] = func(l *Launch) error {
@@ -241,6 +250,7 @@ func (g *GPU) CtxCreate(uint32, cuda.Device) (cuda.Context, error) {
 		return 0, g.fault
 	}
 	g.ended.Store(false)
+	clear(g.limits)
 	g.context = cuda.Context(g.handle())
 	g.current[unix.Gettid()] = g.context
 	return g.context, nil
@@ -268,6 +278,8 @@ func (g *GPU) CtxDestroy(c cuda.Context) error {
 	clear(g.device)
 	clear(g.streams)
 	clear(g.events)
+	clear(g.arrays)
+	clear(g.objects)
 	g.used, g.pooled, g.context = 0, 0, 0
 	return nil
 }
@@ -282,10 +294,36 @@ func (g *GPU) CtxSetCurrent(c cuda.Context) error {
 	return nil
 }
 
-// CtxGetLimit is [cuda.Library.CtxGetLimit].
-func (g *GPU) CtxGetLimit(int) (uint64, error) {
+// limits are what a context has at first.
+var limits = map[int]uint64{cuda.LimitStackSize: 1 << 10, cuda.LimitPrintfFIFOSize: 1 << 20, cuda.LimitMallocHeapSize: 1 << 20}
+
+// CtxSetLimit rounds to 512 bytes.
+func (g *GPU) CtxSetLimit(limit int, value uint64) error {
 	defer g.mu.Unlock()
-	return 1 << 20, g.inContext("CtxGetLimit")
+	if err := g.inContext("CtxSetLimit"); err != nil {
+		return err
+	}
+	if _, known := limits[limit]; !known {
+		return cuda.ErrUnsupportedLimit
+	}
+	g.limits[limit] = (value + 511) &^ 511
+	return nil
+}
+
+// CtxGetLimit is [cuda.Library.CtxGetLimit].
+func (g *GPU) CtxGetLimit(limit int) (uint64, error) {
+	defer g.mu.Unlock()
+	if err := g.inContext("CtxGetLimit"); err != nil {
+		return 0, err
+	}
+	v, set := g.limits[limit]
+	if !set {
+		var known bool
+		if v, known = limits[limit]; !known {
+			return 0, cuda.ErrUnsupportedLimit
+		}
+	}
+	return v, nil
 }
 
 var (

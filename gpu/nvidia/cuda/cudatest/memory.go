@@ -238,7 +238,10 @@ func (g *GPU) MemcpyDtoDAsync(dst, src cuda.DevicePtr, n uint64, s cuda.Stream) 
 func (g *GPU) Memcpy3DAsync(c *cuda.Memcpy3D, s cuda.Stream) error {
 	box := *c
 	return g.queue("Memcpy3DAsync", s, func() error {
-		if box.SrcPitch < box.WidthInBytes || box.DstPitch < box.WidthInBytes || box.SrcHeight < box.Height || box.DstHeight < box.Height {
+		short := func(kind uint32, pitch, height uintptr) bool {
+			return kind != cuda.MemoryArray && (pitch < box.WidthInBytes || height < box.Height)
+		}
+		if short(box.SrcMemoryType, box.SrcPitch, box.SrcHeight) || short(box.DstMemoryType, box.DstPitch, box.DstHeight) {
 			return cuda.ErrInvalidValue
 		}
 		return nil
@@ -246,10 +249,16 @@ func (g *GPU) Memcpy3DAsync(c *cuda.Memcpy3D, s cuda.Stream) error {
 		for z := range box.Depth {
 			for y := range box.Height {
 				to, err := g.row(box.DstMemoryType, box.DstHost, box.DstDevice, (z*box.DstHeight+y)*box.DstPitch, box.WidthInBytes)
+				if box.DstMemoryType == cuda.MemoryArray {
+					to, err = g.arrayRow(cuda.Array(box.DstArray), box.DstXInBytes, box.DstY+y, box.DstZ+z, box.WidthInBytes)
+				}
 				if err != nil {
 					return err
 				}
 				from, err := g.row(box.SrcMemoryType, box.SrcHost, box.SrcDevice, (z*box.SrcHeight+y)*box.SrcPitch, box.WidthInBytes)
+				if box.SrcMemoryType == cuda.MemoryArray {
+					from, err = g.arrayRow(cuda.Array(box.SrcArray), box.SrcXInBytes, box.SrcY+y, box.SrcZ+z, box.WidthInBytes)
+				}
 				if err != nil {
 					return err
 				}

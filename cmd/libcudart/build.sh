@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Builds libcudart.so.11.0, .12 and .13 from one source into the directory given.
+#
+#   CC, CFLAGS   the C compiler and its options
+set -euo pipefail
+out=$(realpath -m "${1:?directory}")
+cd "$(dirname "$0")"
+mkdir -p "$out"
+build() {
+	local version=$1 soname=$2
+	# shellcheck disable=SC2086 # options are words
+	${CC:-gcc} -std=gnu11 -O2 -g -Wall -Wextra -Wno-missing-field-initializers ${CFLAGS:-} \
+		-fPIC -fvisibility=hidden -shared -DCUDART_VERSION="$version" \
+		-Iinclude -I../libcuda/include ./*.c -o "$out/.$soname.$$" \
+		-Wl,-soname,"$soname" -Wl,--version-script="cudart-$((version / 1000)).map" -Wl,-z,defs -pthread -ldl
+	mv "$out/.$soname.$$" "$out/$soname"
+}
+build 11080 libcudart.so.11.0
+build 12090 libcudart.so.12
+build 13000 libcudart.so.13
+ln -sf libcudart.so.12 "$out/libcudart.so"

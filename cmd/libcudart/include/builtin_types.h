@@ -1,0 +1,7 @@
+#ifndef VGPU_BUILTIN_TYPES_H
+#define VGPU_BUILTIN_TYPES_H
+
+/* Types of the runtime API. */
+#include "driver_types.h"
+
+#endif

@@ -1,0 +1,99 @@
+#ifndef VGPU_CRT_DEVICE_H
+#define VGPU_CRT_DEVICE_H
+
+/* Device code for clang. The compiler's own headers have the built-in variables, the intrinsics and
+ * the overloads of mathematical functions; they stand on functions named __nv_..., which libdevice
+ * has elsewhere and nv_*.h have here. The order is the one that the compiler's headers need:
+ * declarations of device overloads come before <cmath>. */
+
+#ifndef CUDA_VERSION
+#define CUDA_VERSION 12040
+#endif
+
+#include <__clang_cuda_math_forward_declares.h>
+
+#define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ (CUDA_VERSION / 1000)
+#define __CUDACC_VER_MINOR__ (CUDA_VERSION % 1000 / 10)
+
+#include <climits>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include <__clang_cuda_builtin_vars.h>
+
+#pragma push_macro("__forceinline__")
+#undef __forceinline__
+#define __forceinline__ __inline__ __attribute__((always_inline))
+
+#include "nv_arith.h"
+#include "nv_math.h"
+#include "nv_mathf.h"
+#include "nv_special.h"
+
+#include <__clang_cuda_device_functions.h>
+#include <__clang_cuda_math.h>
+
+typedef unsigned int cuuint32_t;
+
+extern "C" {
+__device__ int vprintf(const char *format, const char *args);
+__device__ int printf(const char *format, ...);
+__device__ void free(void *p) __attribute__((nothrow));
+__device__ void *malloc(size_t n) __attribute__((nothrow)) __attribute__((malloc));
+__device__ void __assertfail(const char *message, const char *file, unsigned line,
+    const char *function, size_t char_size);
+__device__ static inline void __assert_fail(const char *message, const char *file, unsigned line,
+    const char *function)
+{
+    __assertfail(message, file, line, function, sizeof(char));
+}
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, void *stream = 0);
+}
+
+namespace std {
+__device__ static inline void free(void *p) { ::free(p); }
+__device__ static inline void *malloc(size_t n) { return ::malloc(n); }
+} // namespace std
+
+#define VGPU_BUILTIN(name)                                                                         \
+    __device__ inline __cuda_builtin_##name##_t::operator dim3() const { return dim3(x, y, z); }   \
+    __device__ inline __cuda_builtin_##name##_t::operator uint3() const { return uint3{x, y, z}; }
+VGPU_BUILTIN(threadIdx)
+VGPU_BUILTIN(blockIdx)
+VGPU_BUILTIN(blockDim)
+VGPU_BUILTIN(gridDim)
+#undef VGPU_BUILTIN
+
+#include "../vector_functions.h"
+#include "address_spaces.h"
+#include <__clang_cuda_cmath.h>
+/* The compiler's (19) give redux.sync its mask as the value: intrinsics.h has them instead. */
+#define __reduce_add_sync vgpu_unused_reduce_add
+#define __reduce_min_sync vgpu_unused_reduce_min
+#define __reduce_max_sync vgpu_unused_reduce_max
+#define __reduce_or_sync vgpu_unused_reduce_or
+#define __reduce_and_sync vgpu_unused_reduce_and
+#define __reduce_xor_sync vgpu_unused_reduce_xor
+#include <__clang_cuda_intrinsics.h>
+#undef __reduce_add_sync
+#undef __reduce_min_sync
+#undef __reduce_max_sync
+#undef __reduce_or_sync
+#undef __reduce_and_sync
+#undef __reduce_xor_sync
+#include <__clang_cuda_complex_builtins.h>
+
+#include "atomics.h"
+#include "intrinsics.h"
+#include "math_overloads.h"
+#if __cplusplus >= 201103L
+#include <__clang_cuda_texture_intrinsics.h>
+#include "texture_fetch.h"
+#include "surface.h"
+#endif
+
+#pragma pop_macro("__forceinline__")
+
+#endif

@@ -1,0 +1,68 @@
+#ifndef VGPU_CRT_MATH_OVERLOADS_H
+#define VGPU_CRT_MATH_OVERLOADS_H
+
+/* min and max for all numbers in device and host code, and float overloads of CUDA's own functions. */
+
+#define VGPU_BOTH static __host__ __device__ __inline__ __attribute__((always_inline))
+
+#define VGPU_MINMAX(T)                                                                             \
+    VGPU_BOTH T min(T a, T b) { return b < a ? b : a; }                                            \
+    VGPU_BOTH T max(T a, T b) { return a < b ? b : a; }
+#define VGPU_MIXED(A, B, T)                                                                        \
+    VGPU_BOTH T min(A a, B b) { return min((T)a, (T)b); }                                          \
+    VGPU_BOTH T max(A a, B b) { return max((T)a, (T)b); }                                          \
+    VGPU_BOTH T min(B a, A b) { return min((T)a, (T)b); }                                          \
+    VGPU_BOTH T max(B a, A b) { return max((T)a, (T)b); }
+VGPU_MINMAX(unsigned)
+VGPU_MINMAX(long)
+VGPU_MINMAX(unsigned long)
+VGPU_MINMAX(long long)
+VGPU_MINMAX(unsigned long long)
+VGPU_MIXED(int, unsigned, unsigned)
+VGPU_MIXED(long, unsigned long, unsigned long)
+VGPU_MIXED(long long, unsigned long long, unsigned long long)
+#undef VGPU_MINMAX
+#undef VGPU_MIXED
+
+/* The compiler's headers have these for device code. */
+static inline __host__ int min(int a, int b) { return b < a ? b : a; }
+static inline __host__ int max(int a, int b) { return a < b ? b : a; }
+
+/* A number that is not a NaN wins, as in fmin. */
+#define VGPU_FLOATS(A, B, T, f)                                                                    \
+    VGPU_BOTH T min(A a, B b) { return __builtin_fmin##f(a, b); }                                  \
+    VGPU_BOTH T max(A a, B b) { return __builtin_fmax##f(a, b); }
+VGPU_FLOATS(float, float, float, f)
+VGPU_FLOATS(double, double, double, )
+VGPU_FLOATS(float, double, double, )
+VGPU_FLOATS(double, float, double, )
+#undef VGPU_FLOATS
+
+#define VGPU_FLOAT(name) static __device__ __inline__ float name(float x) { return name##f(x); }
+VGPU_FLOAT(rsqrt)
+VGPU_FLOAT(rcbrt)
+VGPU_FLOAT(sinpi)
+VGPU_FLOAT(cospi)
+VGPU_FLOAT(erfinv)
+VGPU_FLOAT(erfcinv)
+VGPU_FLOAT(erfcx)
+VGPU_FLOAT(normcdf)
+VGPU_FLOAT(normcdfinv)
+VGPU_FLOAT(exp10)
+#undef VGPU_FLOAT
+static __device__ __inline__ void sincospi(float x, float *s, float *c) { sincospif(x, s, c); }
+static __device__ __inline__ void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
+
+/* Host code may call these of CUDA's functions, which the C library lacks. */
+static inline __host__ double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
+static inline __host__ float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
+static inline __host__ float rsqrt(float x) { return rsqrtf(x); }
+static inline __host__ double rcbrt(double x) { return 1 / __builtin_cbrt(x); }
+static inline __host__ float rcbrtf(float x) { return (float)rcbrt((double)x); }
+static inline __host__ double normcdf(double x) { return 0.5 * __builtin_erfc(-x * 0.70710678118654752440); }
+static inline __host__ float normcdff(float x) { return (float)normcdf((double)x); }
+static inline __host__ float __saturatef(float x) { return x > 0 ? x < 1 ? x : 1 : 0; }
+
+#undef VGPU_BOTH
+
+#endif

@@ -1,0 +1,293 @@
+/* Half-precision numbers, one at a time (__half) and two (__half2), for clang. Functions with _rn
+ * are never fused with others. */
+#ifndef CUDA_FP16_H
+#define CUDA_FP16_H
+
+#include "cuda_runtime.h"
+
+#define VGPU_HALF static inline __host__ __device__ __attribute__((always_inline))
+#define VGPU_UNFUSED _Pragma("clang fp contract(off)")
+
+typedef _Float16 vgpu_half2_t __attribute__((ext_vector_type(2)));
+
+struct __half_raw {
+    unsigned short x;
+};
+struct __half2_raw {
+    unsigned short x, y;
+};
+
+struct __attribute__((aligned(2))) __half {
+    _Float16 v;
+
+    __half() = default;
+    static inline __host__ __device__ __half from(_Float16 f);
+    __host__ __device__ __half(__half_raw r) { __builtin_memcpy(&v, &r, 2); }
+    __host__ __device__ __half(float f) : v((_Float16)f) {}
+    __host__ __device__ __half(double f) : v((_Float16)f) {}
+    __host__ __device__ __half(int i) : v((_Float16)i) {}
+    __host__ __device__ __half(unsigned i) : v((_Float16)i) {}
+    __host__ __device__ operator float() const { return (float)v; }
+    __host__ __device__ operator __half_raw() const
+    {
+        __half_raw r;
+        __builtin_memcpy(&r, &v, 2);
+        return r;
+    }
+};
+
+inline __host__ __device__ __half __half::from(_Float16 f)
+{
+    __half h;
+    h.v = f;
+    return h;
+}
+
+struct __attribute__((aligned(4))) __half2 {
+    __half x, y;
+
+    __half2() = default;
+    __host__ __device__ __half2(__half a, __half b) : x(a), y(b) {}
+    __host__ __device__ __half2(__half2_raw r) { __builtin_memcpy(this, &r, 4); }
+};
+
+typedef __half half;
+typedef __half2 half2;
+typedef __half nv_half;
+typedef __half2 nv_half2;
+
+VGPU_HALF vgpu_half2_t vgpu_pair(__half2 a) { return vgpu_half2_t{a.x.v, a.y.v}; }
+VGPU_HALF __half2 vgpu_halves(vgpu_half2_t v) { return __half2(__half::from(v.x), __half::from(v.y)); }
+
+/* Conversions. */
+VGPU_HALF __half __float2half(float f) { return __half(f); }
+VGPU_HALF __half __float2half_rn(float f) { return __half(f); }
+VGPU_HALF __half __double2half(double f) { return __half(f); }
+VGPU_HALF float __half2float(__half h) { return (float)h.v; }
+VGPU_HALF __half __ushort_as_half(unsigned short x) { return __half(__half_raw{x}); }
+VGPU_HALF __half __short_as_half(short x) { return __half(__half_raw{(unsigned short)x}); }
+VGPU_HALF unsigned short __half_as_ushort(__half h) { return ((__half_raw)h).x; }
+VGPU_HALF short __half_as_short(__half h) { return (short)((__half_raw)h).x; }
+VGPU_HALF __half __int2half_rn(int i) { return __half::from((_Float16)i); }
+VGPU_HALF __half __uint2half_rn(unsigned i) { return __half::from((_Float16)i); }
+VGPU_HALF __half __short2half_rn(short i) { return __half::from((_Float16)i); }
+VGPU_HALF __half __ushort2half_rn(unsigned short i) { return __half::from((_Float16)i); }
+VGPU_HALF __half __ll2half_rn(long long i) { return __half::from((_Float16)i); }
+VGPU_HALF __half __ull2half_rn(unsigned long long i) { return __half::from((_Float16)i); }
+
+VGPU_HALF __half2 __half2half2(__half a) { return __half2(a, a); }
+VGPU_HALF __half2 __halves2half2(__half a, __half b) { return __half2(a, b); }
+VGPU_HALF __half2 make_half2(__half a, __half b) { return __half2(a, b); }
+VGPU_HALF __half2 __float2half2_rn(float f) { return __half2(__half(f), __half(f)); }
+VGPU_HALF __half2 __floats2half2_rn(float a, float b) { return __half2(__half(a), __half(b)); }
+VGPU_HALF __half2 __float22half2_rn(float2 f) { return __half2(__half(f.x), __half(f.y)); }
+VGPU_HALF float2 __half22float2(__half2 h) { return make_float2(__half2float(h.x), __half2float(h.y)); }
+VGPU_HALF float __low2float(__half2 h) { return __half2float(h.x); }
+VGPU_HALF float __high2float(__half2 h) { return __half2float(h.y); }
+VGPU_HALF __half __low2half(__half2 h) { return h.x; }
+VGPU_HALF __half __high2half(__half2 h) { return h.y; }
+VGPU_HALF __half2 __low2half2(__half2 h) { return __half2(h.x, h.x); }
+VGPU_HALF __half2 __high2half2(__half2 h) { return __half2(h.y, h.y); }
+VGPU_HALF __half2 __lowhigh2highlow(__half2 h) { return __half2(h.y, h.x); }
+VGPU_HALF __half2 __lows2half2(__half2 a, __half2 b) { return __half2(a.x, b.x); }
+VGPU_HALF __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y); }
+
+/* Those whose rounding PTX alone has. */
+#define VGPU_DEVICE static inline __device__ __attribute__((always_inline))
+#define VGPU_TO_INTEGER(name, type, form, constraint)                                              \
+    VGPU_DEVICE type name(__half h)                                                                \
+    {                                                                                              \
+        type r;                                                                                    \
+        __asm__("cvt." form ".f16 %0, %1;" : "=" constraint(r) : "h"(__half_as_ushort(h)));        \
+        return r;                                                                                  \
+    }
+VGPU_TO_INTEGER(__half2int_rn, int, "rni.s32", "r")
+VGPU_TO_INTEGER(__half2int_rz, int, "rzi.s32", "r")
+VGPU_TO_INTEGER(__half2int_rd, int, "rmi.s32", "r")
+VGPU_TO_INTEGER(__half2int_ru, int, "rpi.s32", "r")
+VGPU_TO_INTEGER(__half2uint_rn, unsigned, "rni.u32", "r")
+VGPU_TO_INTEGER(__half2uint_rz, unsigned, "rzi.u32", "r")
+VGPU_TO_INTEGER(__half2uint_rd, unsigned, "rmi.u32", "r")
+VGPU_TO_INTEGER(__half2uint_ru, unsigned, "rpi.u32", "r")
+VGPU_TO_INTEGER(__half2short_rn, short, "rni.s16", "h")
+VGPU_TO_INTEGER(__half2short_rz, short, "rzi.s16", "h")
+VGPU_TO_INTEGER(__half2ushort_rn, unsigned short, "rni.u16", "h")
+VGPU_TO_INTEGER(__half2ushort_rz, unsigned short, "rzi.u16", "h")
+VGPU_TO_INTEGER(__half2ll_rn, long long, "rni.s64", "l")
+VGPU_TO_INTEGER(__half2ll_rz, long long, "rzi.s64", "l")
+VGPU_TO_INTEGER(__half2ull_rn, unsigned long long, "rni.u64", "l")
+VGPU_TO_INTEGER(__half2ull_rz, unsigned long long, "rzi.u64", "l")
+#undef VGPU_TO_INTEGER
+
+#define VGPU_ROUND(name, mode)                                                                     \
+    VGPU_DEVICE __half name(float f)                                                               \
+    {                                                                                              \
+        unsigned short r;                                                                          \
+        __asm__("cvt." mode ".f16.f32 %0, %1;" : "=h"(r) : "f"(f));                                \
+        return __ushort_as_half(r);                                                                \
+    }
+VGPU_ROUND(__float2half_rz, "rz")
+VGPU_ROUND(__float2half_rd, "rm")
+VGPU_ROUND(__float2half_ru, "rp")
+#undef VGPU_ROUND
+
+/* Arithmetic. */
+#define VGPU_OPERATION(name, op)                                                                   \
+    VGPU_HALF __half __h##name(__half a, __half b) { return __half::from(a.v op b.v); }            \
+    VGPU_HALF __half __h##name##_rn(__half a, __half b)                                            \
+    {                                                                                              \
+        VGPU_UNFUSED return __half::from(a.v op b.v);                                              \
+    }                                                                                              \
+    VGPU_HALF __half2 __h##name##2(__half2 a, __half2 b)                                           \
+    {                                                                                              \
+        return vgpu_halves(vgpu_pair(a) op vgpu_pair(b));                                          \
+    }                                                                                              \
+    VGPU_HALF __half2 __h##name##2_rn(__half2 a, __half2 b)                                        \
+    {                                                                                              \
+        VGPU_UNFUSED return vgpu_halves(vgpu_pair(a) op vgpu_pair(b));                             \
+    }
+VGPU_OPERATION(add, +)
+VGPU_OPERATION(sub, -)
+VGPU_OPERATION(mul, *)
+#undef VGPU_OPERATION
+VGPU_HALF __half __hdiv(__half a, __half b) { return __half((float)a.v / (float)b.v); }
+VGPU_HALF __half2 __h2div(__half2 a, __half2 b) { return __half2(__hdiv(a.x, b.x), __hdiv(a.y, b.y)); }
+VGPU_HALF __half __hneg(__half a) { return __half::from(-a.v); }
+VGPU_HALF __half2 __hneg2(__half2 a) { return vgpu_halves(-vgpu_pair(a)); }
+VGPU_HALF __half __habs(__half a) { return __ushort_as_half(__half_as_ushort(a) & 0x7fff); }
+VGPU_HALF __half2 __habs2(__half2 a) { return __half2(__habs(a.x), __habs(a.y)); }
+
+#define VGPU_PTX2(name, form)                                                                      \
+    VGPU_DEVICE __half __h##name(__half a, __half b)                                               \
+    {                                                                                              \
+        unsigned short r;                                                                          \
+        __asm__(form ".f16 %0, %1, %2;" : "=h"(r) : "h"(__half_as_ushort(a)), "h"(__half_as_ushort(b))); \
+        return __ushort_as_half(r);                                                                \
+    }                                                                                              \
+    VGPU_DEVICE __half2 vgpu_##name##2(__half2 a, __half2 b)                                       \
+    {                                                                                              \
+        return __half2(__h##name(a.x, b.x), __h##name(a.y, b.y));                                  \
+    }
+VGPU_PTX2(add_sat, "add.rn.sat")
+VGPU_PTX2(sub_sat, "sub.rn.sat")
+VGPU_PTX2(mul_sat, "mul.rn.sat")
+VGPU_PTX2(min, "min")
+VGPU_PTX2(max, "max")
+VGPU_PTX2(min_nan, "min.NaN")
+VGPU_PTX2(max_nan, "max.NaN")
+#undef VGPU_PTX2
+VGPU_DEVICE __half2 __hadd2_sat(__half2 a, __half2 b) { return vgpu_add_sat2(a, b); }
+VGPU_DEVICE __half2 __hsub2_sat(__half2 a, __half2 b) { return vgpu_sub_sat2(a, b); }
+VGPU_DEVICE __half2 __hmul2_sat(__half2 a, __half2 b) { return vgpu_mul_sat2(a, b); }
+VGPU_DEVICE __half2 __hmin2(__half2 a, __half2 b) { return vgpu_min2(a, b); }
+VGPU_DEVICE __half2 __hmax2(__half2 a, __half2 b) { return vgpu_max2(a, b); }
+
+VGPU_DEVICE __half __hfma(__half a, __half b, __half c)
+{
+    return __half::from(__builtin_elementwise_fma(a.v, b.v, c.v));
+}
+VGPU_DEVICE __half2 __hfma2(__half2 a, __half2 b, __half2 c)
+{
+    return vgpu_halves(__builtin_elementwise_fma(vgpu_pair(a), vgpu_pair(b), vgpu_pair(c)));
+}
+VGPU_DEVICE __half __hfma_sat(__half a, __half b, __half c)
+{
+    unsigned short r;
+    __asm__("fma.rn.sat.f16 %0, %1, %2, %3;"
+            : "=h"(r)
+            : "h"(__half_as_ushort(a)), "h"(__half_as_ushort(b)), "h"(__half_as_ushort(c)));
+    return __ushort_as_half(r);
+}
+
+/* Comparison: the plain ones are false, and those with u true, if an operand is not a number. */
+#define VGPU_COMPARE(name, expression)                                                             \
+    VGPU_HALF bool __h##name(__half a, __half b) { return expression; }                            \
+    VGPU_HALF bool __hb##name##2(__half2 a, __half2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); } \
+    VGPU_HALF __half2 __h##name##2(__half2 a, __half2 b)                                           \
+    {                                                                                              \
+        return __half2(__half(__h##name(a.x, b.x) ? 1.0f : 0.0f), __half(__h##name(a.y, b.y) ? 1.0f : 0.0f)); \
+    }
+VGPU_COMPARE(eq, a.v == b.v)
+VGPU_COMPARE(ne, a.v < b.v || a.v > b.v)
+VGPU_COMPARE(lt, a.v < b.v)
+VGPU_COMPARE(le, a.v <= b.v)
+VGPU_COMPARE(gt, a.v > b.v)
+VGPU_COMPARE(ge, a.v >= b.v)
+VGPU_COMPARE(equ, !(a.v < b.v || a.v > b.v))
+VGPU_COMPARE(neu, a.v != b.v)
+VGPU_COMPARE(ltu, !(a.v >= b.v))
+VGPU_COMPARE(leu, !(a.v > b.v))
+VGPU_COMPARE(gtu, !(a.v <= b.v))
+VGPU_COMPARE(geu, !(a.v < b.v))
+#undef VGPU_COMPARE
+VGPU_HALF bool __hisnan(__half a) { return a.v != a.v; }
+VGPU_HALF int __hisinf(__half a)
+{
+    return (__half_as_ushort(a) & 0x7fff) != 0x7c00 ? 0 : (__half_as_ushort(a) & 0x8000) ? -1 : 1;
+}
+
+/* Mathematical functions, by way of float, whose results round to the nearest half. */
+#define VGPU_MATH(name, call)                                                                      \
+    VGPU_DEVICE __half h##name(__half a) { return __half(call((float)a.v)); }                      \
+    VGPU_DEVICE __half2 h2##name(__half2 a) { return __half2(h##name(a.x), h##name(a.y)); }
+VGPU_MATH(sqrt, sqrtf)
+VGPU_MATH(rsqrt, rsqrtf)
+VGPU_MATH(rcp, 1.0f /)
+VGPU_MATH(exp, expf)
+VGPU_MATH(exp2, exp2f)
+VGPU_MATH(exp10, exp10f)
+VGPU_MATH(log, logf)
+VGPU_MATH(log2, log2f)
+VGPU_MATH(log10, log10f)
+VGPU_MATH(sin, sinf)
+VGPU_MATH(cos, cosf)
+VGPU_MATH(floor, floorf)
+VGPU_MATH(ceil, ceilf)
+VGPU_MATH(trunc, truncf)
+VGPU_MATH(rint, rintf)
+#undef VGPU_MATH
+
+/* Operators. */
+#define VGPU_OPERATOR(op, one, two)                                                                \
+    VGPU_HALF __half operator op(__half a, __half b) { return one(a, b); }                         \
+    VGPU_HALF __half &operator op##=(__half &a, __half b) { return a = one(a, b); }                \
+    VGPU_HALF __half2 operator op(__half2 a, __half2 b) { return two(a, b); }                      \
+    VGPU_HALF __half2 &operator op##=(__half2 &a, __half2 b) { return a = two(a, b); }
+VGPU_OPERATOR(+, __hadd, __hadd2)
+VGPU_OPERATOR(-, __hsub, __hsub2)
+VGPU_OPERATOR(*, __hmul, __hmul2)
+VGPU_OPERATOR(/, __hdiv, __h2div)
+#undef VGPU_OPERATOR
+VGPU_HALF __half operator-(__half a) { return __hneg(a); }
+VGPU_HALF __half2 operator-(__half2 a) { return __hneg2(a); }
+VGPU_HALF bool operator==(__half a, __half b) { return __heq(a, b); }
+VGPU_HALF bool operator!=(__half a, __half b) { return __hneu(a, b); }
+VGPU_HALF bool operator<(__half a, __half b) { return __hlt(a, b); }
+VGPU_HALF bool operator<=(__half a, __half b) { return __hle(a, b); }
+VGPU_HALF bool operator>(__half a, __half b) { return __hgt(a, b); }
+VGPU_HALF bool operator>=(__half a, __half b) { return __hge(a, b); }
+
+/* Exchanges between the lanes of a warp. */
+#define VGPU_SHUFFLE(name, type)                                                                   \
+    VGPU_DEVICE __half name(unsigned mask, __half a, type b, int width = 32)                       \
+    {                                                                                              \
+        return __ushort_as_half((unsigned short)name(mask, (int)__half_as_ushort(a), b, width));   \
+    }                                                                                              \
+    VGPU_DEVICE __half2 name(unsigned mask, __half2 a, type b, int width = 32)                     \
+    {                                                                                              \
+        int bits;                                                                                  \
+        __builtin_memcpy(&bits, &a, 4);                                                            \
+        bits = name(mask, bits, b, width);                                                         \
+        __builtin_memcpy(&a, &bits, 4);                                                            \
+        return a;                                                                                  \
+    }
+VGPU_SHUFFLE(__shfl_sync, int)
+VGPU_SHUFFLE(__shfl_up_sync, unsigned)
+VGPU_SHUFFLE(__shfl_down_sync, unsigned)
+VGPU_SHUFFLE(__shfl_xor_sync, int)
+#undef VGPU_SHUFFLE
+
+#undef VGPU_DEVICE
+#undef VGPU_UNFUSED
+#undef VGPU_HALF
+#endif

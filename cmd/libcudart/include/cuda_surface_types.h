@@ -1,0 +1,7 @@
+#ifndef VGPU_CUDA_SURFACE_TYPES_H
+#define VGPU_CUDA_SURFACE_TYPES_H
+
+/* Types of surfaces. */
+#include "texture_types.h"
+
+#endif

@@ -1,0 +1,7 @@
+#ifndef VGPU_SM_20_INTRINSICS_H
+#define VGPU_SM_20_INTRINSICS_H
+
+/* Intrinsics of device code. */
+#include "cuda_runtime.h"
+
+#endif

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"vgpud/mediator/api"
+)
+
+func vmName(v api.VM) string { return v.Name }
+
+// vmTable prints guests.
+var vmTable = table[api.VM]{columns: vmColumnsOf, name: vmName}
+
+// vmColumns show all parts of time as parts of the GPU's: SHARE, ENTITLED, CAP and GUARANTEE.
+var vmColumns = slices.Concat([]column[api.VM]{
+	textColumn("NAME", vmName),
+	textColumn("GPU", func(v api.VM) string { return v.GPU }),
+	numberColumn("WEIGHT", number, func(v api.VM) float64 { return v.Weight }),
+	textColumn("STATE", state),
+	numberColumn("SHARE", percent, func(v api.VM) float64 { return v.BusyRatio }),
+	numberColumn("ENTITLED", percent, func(v api.VM) float64 { return v.Entitled }),
+	numberColumn("GPU-SECONDS", seconds, func(v api.VM) float64 { return v.GPUSeconds }),
+	numberColumn("SUSPENDED", seconds, func(v api.VM) float64 { return v.SuspendedSeconds }),
+	countColumn("KERNELS", func(v api.VM) uint64 { return v.Kernels }),
+	countColumn("EVICTIONS", func(v api.VM) uint64 { return v.Preemption.Evictions }),
+	countColumn("ERRORS", func(v api.VM) uint64 { return v.Errors }),
+}, inWide(
+	bytesColumn("MEMORY", "0B", func(v api.VM) uint64 { return v.MemoryUsedBytes }),
+	bytesColumn("LIMIT", "-", func(v api.VM) uint64 { return v.MemoryLimitBytes }),
+	numberColumn("CAP", ratio, func(v api.VM) float64 { return v.Cap }),
+	numberColumn("GUARANTEE", ratio, func(v api.VM) float64 { return v.Guarantee }),
+	countColumn("PRIORITY", func(v api.VM) int { return v.PriorityCeiling }),
+	textColumn("LAUNCHES", launches),
+	textColumn("DOMAIN", func(v api.VM) string { return v.Domain }),
+))
+
+// vmColumnsOf returns the columns for these guests: with their problems if one has any.
+func vmColumnsOf(vms []api.VM) []column[api.VM] {
+	problem := func(v api.VM) string { return cmp.Or(v.Silent, v.Lost) }
+	if !slices.ContainsFunc(vms, func(v api.VM) bool { return problem(v) != "" }) {
+		return vmColumns
+	}
+	return append(slices.Clone(vmColumns), textColumn("PROBLEM", problem))
+}
+
+// state returns a guest's state in one word.
+func state(v api.VM) string {
+	switch {
+	case v.Lost != "":
+		return "lost"
+	case v.Silent != "":
+		return "silent"
+	case !v.Attached:
+		return "detached"
+	case v.Suspended:
+		return "suspended"
+	case v.Active:
+		return "active"
+	default:
+		return "idle"
+	}
+}
+
+// launches formats the numbers of a guest's waiting, running and evicted launches: 3/1/0.
+func launches(v api.VM) string {
+	l := v.Preemption.Launches
+	return fmt.Sprintf("%d/%d/%d", l.Waiting, l.Running, l.Leaving)
+}

@@ -1,0 +1,61 @@
+package cuda
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+// TestDemo runs the demo with CUDA programs as guests: under the fair policy each has results
+// checked, and for the urgent one kernels of the other are evicted.
+func TestDemo(t *testing.T) {
+	compiler, dir := clang(t), folder(t)
+	compileCUDA(t, "rt_basic.cu") // which makes the toolkit
+	bin := t.TempDir()
+	if err := os.Symlink(dir, filepath.Join(bin, "lib")); err != nil {
+		t.Fatal(err)
+	}
+	source := "../../cmd/vgpud/internal/demo/tenant/tenant.cu"
+	compile := exec.Command(filepath.Join(dir, "cuda/bin/cuda-cc"), "-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(bin, "cuda-tenant"), source)
+	compile.Env = append(os.Environ(), "CUDA_CLANG="+compiler)
+	build := exec.Command("go", "build", "-o", filepath.Join(bin, "vgpud"), "vgpud/cmd/vgpud")
+	for _, cmd := range []*exec.Cmd{compile, build} {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd, err, out)
+		}
+	}
+	demo := exec.CommandContext(t.Context(), filepath.Join(bin, "vgpud"), "demo", "--cuda", "--duration", "2s", "-o", "json")
+	demo.Stderr = os.Stderr
+	out, err := demo.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var r struct {
+		Phases []struct {
+			Policy string
+			Guests []struct {
+				Name    string
+				Kernels uint64
+			}
+		}
+		Preemption struct {
+			Verified  bool
+			Evictions uint64
+		}
+	}
+	if err := json.Unmarshal(out, &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Phases) != 2 || !r.Preemption.Verified || r.Preemption.Evictions == 0 {
+		t.Fatalf("%s", out)
+	}
+	for _, p := range r.Phases {
+		for _, g := range p.Guests {
+			if g.Kernels == 0 {
+				t.Errorf("policy %s: guest %s has launched nothing", p.Policy, g.Name)
+			}
+		}
+	}
+}

@@ -1,0 +1,225 @@
+package cuda
+
+import (
+	"context"
+	"sort"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/guestagent/driver"
+)
+
+// hostRange is memory of the process that CUDA knows: allocated page-locked or registered.
+type hostRange struct {
+	base, bytes uint64
+	flags       uint32
+	x           *Context
+	registered  bool
+	m           *driver.HostMemory // what the GPU copies from and to directly, or nil
+	pages       Pointer            // mapped pages without m, or nil
+}
+
+// hostRanges are a process's, ordered by address.
+type hostRanges struct {
+	mu  sync.RWMutex
+	all []*hostRange
+}
+
+// find returns the range that an address lies in, or nil.
+func (h *hostRanges) find(p uint64) *hostRange {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	i := sort.Search(len(h.all), func(i int) bool { return h.all[i].base > p }) - 1
+	if i < 0 || p-h.all[i].base >= h.all[i].bytes {
+		return nil
+	}
+	return h.all[i]
+}
+
+// add adds a range unless it overlaps another.
+func (h *hostRanges) add(r *hostRange) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := sort.Search(len(h.all), func(i int) bool { return h.all[i].base > r.base })
+	if i > 0 && r.base-h.all[i-1].base < h.all[i-1].bytes || i < len(h.all) && h.all[i].base-r.base < r.bytes {
+		return false
+	}
+	h.all = append(h.all, nil)
+	copy(h.all[i+1:], h.all[i:])
+	h.all[i] = r
+	return true
+}
+
+// remove removes the range that begins at base, if it is registered or not as asked for, and
+// returns it.
+func (h *hostRanges) remove(base uint64, registered bool) *hostRange {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := sort.Search(len(h.all), func(i int) bool { return h.all[i].base >= base })
+	if i == len(h.all) || h.all[i].base != base || h.all[i].registered != registered {
+		return nil
+	}
+	r := h.all[i]
+	h.all = append(h.all[:i], h.all[i+1:]...)
+	return r
+}
+
+// removeOf frees what was allocated in a context, which ends.
+func (h *hostRanges) removeOf(x *Context) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kept := h.all[:0]
+	for _, r := range h.all {
+		if r.x == x {
+			r.free()
+		} else {
+			kept = append(kept, r)
+		}
+	}
+	h.all = kept
+}
+
+func (r *hostRange) free() {
+	if r.m != nil {
+		r.m.Free()
+	}
+	if r.pages != nil {
+		_ = unix.MunmapPtr(r.pages, uintptr(r.bytes))
+	}
+}
+
+// window returns the part of the shared memory that n bytes at p are, if the GPU copies from and to
+// them directly.
+func (h *hostRanges) window(p, n uint64) (m *driver.HostMemory, at int) {
+	r := h.find(p)
+	if r == nil || r.m == nil || n > r.bytes-(p-r.base) {
+		return nil, 0
+	}
+	return r.m, int(p - r.base)
+}
+
+// hostWait is how long an allocation waits for shared memory that copies use.
+const hostWait = 20 * time.Millisecond
+
+// allocateHost allocates page-locked memory: a part of the memory that is shared with the host, or
+// ordinary pages where that has no room. Copies of those go through shared memory.
+func (c *Call) allocateHost(x *Context, n uint64, flags uint32) (Pointer, Result) {
+	const page = 4096
+	if n == 0 || n > 1<<46 {
+		return nil, ErrorInvalidValue
+	}
+	size := (n + page - 1) &^ (page - 1)
+	r := &hostRange{bytes: size, flags: flags, x: x}
+	var p Pointer
+	// Copies need some of the shared memory, too.
+	if size <= uint64(x.gpu.Device().Info().SharedBytes)/8 {
+		ctx, cancel := context.WithTimeout(context.Background(), hostWait)
+		m, err := x.gpu.Device().AllocHost(ctx, int(size))
+		cancel()
+		if err == nil && m.Use(func(b []byte) { clear(b); p = startOf(b) }) == nil {
+			r.m = m
+		}
+	}
+	if r.m == nil {
+		var err error
+		if p, err = unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil {
+			return nil, ErrorOutOfMemory
+		}
+		r.pages = p
+	}
+	r.base = addressOf(p)
+	if !c.d.host.add(r) {
+		r.free()
+		return nil, ErrorUnknown
+	}
+	return p, Success
+}
+
+// hostAllocFlags are CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP and _WRITECOMBINED.
+const hostAllocFlags = 1 | 2 | 4
+
+// MemHostAlloc is cuMemHostAlloc.
+func (c *Call) MemHostAlloc(out *Pointer, n uint64, flags uint32) Result {
+	x, r := c.context()
+	if r != Success {
+		return r
+	}
+	if out == nil || flags&^hostAllocFlags != 0 {
+		return ErrorInvalidValue
+	}
+	p, r := c.allocateHost(x, n, flags)
+	if r == Success {
+		put(out, p)
+	}
+	return r
+}
+
+// MemAllocHostV2 is cuMemAllocHost_v2.
+func (c *Call) MemAllocHostV2(out *Pointer, n uint64) Result { return c.MemHostAlloc(out, n, 0) }
+
+// MemFreeHost is cuMemFreeHost.
+func (c *Call) MemFreeHost(p Pointer) Result {
+	if _, r := c.context(); r != Success {
+		return r
+	}
+	if p == nil {
+		return Success
+	}
+	r := c.d.host.remove(addressOf(p), false)
+	if r == nil {
+		return ErrorInvalidValue
+	}
+	r.free()
+	return Success
+}
+
+// hostRegisterFlags are CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP, _IOMEMORY and _READ_ONLY.
+const hostRegisterFlags = 1 | 2 | 4 | 8
+
+// MemHostRegisterV2 is cuMemHostRegister_v2. The pages stay ordinary ones: copies of them go
+// through shared memory.
+func (c *Call) MemHostRegisterV2(p Pointer, n uint64, flags uint32) Result {
+	x, r := c.context()
+	if r != Success {
+		return r
+	}
+	if p == nil || n == 0 || flags&^hostRegisterFlags != 0 || access(p, n) != nil {
+		return ErrorInvalidValue
+	}
+	if flags&4 != 0 {
+		return ErrorNotSupported
+	}
+	if !c.d.host.add(&hostRange{base: addressOf(p), bytes: n, flags: flags, x: x, registered: true}) {
+		return ErrorHostMemoryAlreadyRegistered
+	}
+	return Success
+}
+
+// MemHostUnregister is cuMemHostUnregister.
+func (c *Call) MemHostUnregister(p Pointer) Result {
+	if _, r := c.context(); r != Success {
+		return r
+	}
+	if p == nil {
+		return ErrorInvalidValue
+	}
+	if c.d.host.remove(addressOf(p), true) == nil {
+		return ErrorHostMemoryNotRegistered
+	}
+	return Success
+}
+
+// MemHostGetFlags is cuMemHostGetFlags.
+func (c *Call) MemHostGetFlags(flags *uint32, p Pointer) Result {
+	if _, r := c.context(); r != Success {
+		return r
+	}
+	r := c.d.host.find(addressOf(p))
+	if flags == nil || r == nil {
+		return ErrorInvalidValue
+	}
+	put(flags, r.flags)
+	return Success
+}

@@ -1,0 +1,271 @@
+package cuda
+
+import (
+	"context"
+	"slices"
+	"sort"
+	"sync"
+
+	"vgpud/guestagent/driver"
+)
+
+// allocation is GPU memory that a program allocated.
+type allocation struct {
+	base, bytes uint64
+	id          uint64
+}
+
+// allocations are a context's, ordered by address.
+type allocations struct {
+	mu  sync.RWMutex
+	all []allocation
+}
+
+// find returns the allocation that an address lies in.
+func (a *allocations) find(p uint64) (allocation, bool) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	i := sort.Search(len(a.all), func(i int) bool { return a.all[i].base > p }) - 1
+	if i < 0 || p-a.all[i].base >= a.all[i].bytes {
+		return allocation{}, false
+	}
+	return a.all[i], true
+}
+
+func (a *allocations) add(m allocation) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := sort.Search(len(a.all), func(i int) bool { return a.all[i].base > m.base })
+	a.all = slices.Insert(a.all, i, m)
+}
+
+// remove removes the allocation that begins at base and reports whether there is one.
+func (a *allocations) remove(base uint64) (allocation, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	i := sort.Search(len(a.all), func(i int) bool { return a.all[i].base >= base })
+	if i == len(a.all) || a.all[i].base != base {
+		return allocation{}, false
+	}
+	m := a.all[i]
+	a.all = slices.Delete(a.all, i, i+1)
+	return m, true
+}
+
+// meets reports whether any allocation has an address of s.
+func (a *allocations) meets(s span) bool {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return slices.ContainsFunc(a.all, func(m allocation) bool { return s.meets(span{m.base, m.bytes}) })
+}
+
+// releaseAll gives back the addresses of all.
+func (a *allocations) releaseAll(r *reservation) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range a.all {
+		r.release(m.base, m.bytes)
+	}
+	a.all = nil
+}
+
+// deviceRange checks that n bytes at p are GPU memory that a copy or set may use: if p lies in an
+// allocation of the context, all of them must. Other addresses, such as those of modules' variables,
+// are left to the device.
+func (x *Context) deviceRange(p, n uint64) Result {
+	if p == 0 || p+n < p {
+		return ErrorInvalidValue
+	}
+	if m, ok := x.memory.find(p); ok && n > m.bytes-(p-m.base) {
+		return ErrorInvalidValue
+	}
+	return Success
+}
+
+// isDevice reports whether an address is of GPU memory of the context.
+func (x *Context) isDevice(p uint64) bool {
+	_, _, ok := x.rangeOf(p)
+	return ok
+}
+
+// rangeOf returns the allocation or the module's variable that an address lies in.
+func (x *Context) rangeOf(p uint64) (base, bytes uint64, ok bool) {
+	if m, ok := x.memory.find(p); ok {
+		return m.base, m.bytes, true
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for m := range x.modules {
+		for _, g := range m.globals {
+			if p >= g.address && p-g.address < g.bytes {
+				return g.address, g.bytes, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+// mostConflicts is how many allocations may fail because the process has something else at their
+// addresses.
+const mostConflicts = 16
+
+// allocGranule is what the GPU memory of an allocation is a multiple of. A kernel may access all of
+// it, as with CUDA: programs that store 8 bytes into an allocation of 4 run there.
+const allocGranule = 512
+
+func granular(n uint64) uint64 { return max(n, (n+allocGranule-1)&^(allocGranule-1)) }
+
+// allocate allocates GPU memory at addresses that the process has nothing at.
+func (x *Context) allocate(n uint64) (uint64, Result) {
+	ctx := context.Background()
+	var bad []driver.Ptr
+	defer func() {
+		for _, p := range bad {
+			_ = x.gpu.Free(ctx, p)
+		}
+	}()
+	for range mostConflicts {
+		p, err := x.gpu.Alloc(ctx, granular(n))
+		if err != nil {
+			return 0, x.fail(err)
+		}
+		if !x.space.takes(uint64(p), n) && x.d.reserved.reserve(uint64(p), n) {
+			x.memory.add(allocation{uint64(p), n, x.d.ids.Add(1)})
+			return uint64(p), Success
+		}
+		bad = append(bad, p)
+	}
+	return 0, ErrorOutOfMemory
+}
+
+// MemAllocV2 is cuMemAlloc_v2.
+func (c *Call) MemAllocV2(out *uint64, n uint64) Result {
+	x, r := c.context()
+	if r == Success {
+		r = c.unsafe()
+	}
+	if r != Success {
+		return r
+	}
+	if out == nil || n == 0 {
+		return ErrorInvalidValue
+	}
+	p, r := x.allocate(n)
+	if r == Success {
+		put(out, p)
+	}
+	return r
+}
+
+// pitchAlign is what a pitch is a multiple of.
+const pitchAlign = 512
+
+// MemAllocPitchV2 is cuMemAllocPitch_v2.
+func (c *Call) MemAllocPitchV2(out, pitch *uint64, width, height uint64, element uint32) Result {
+	x, r := c.context()
+	if r != Success {
+		return r
+	}
+	if out == nil || pitch == nil || width == 0 || height == 0 || element != 4 && element != 8 && element != 16 {
+		return ErrorInvalidValue
+	}
+	row := (width + pitchAlign - 1) &^ (pitchAlign - 1)
+	if row < width || height > 1<<62/row {
+		return ErrorOutOfMemory
+	}
+	p, r := x.allocate(row * height)
+	if r == Success {
+		put(out, p)
+		put(pitch, row)
+	}
+	return r
+}
+
+// MemFreeV2 is cuMemFree_v2. As CUDA's, it waits for all commands before it.
+func (c *Call) MemFreeV2(p uint64) Result {
+	x, r := c.context()
+	if r != Success {
+		return r
+	}
+	if p == 0 {
+		return Success
+	}
+	if x.space.takes(p, 1) { // it is unmapped, not freed
+		return ErrorInvalidValue
+	}
+	m, ok := x.memory.remove(p)
+	if !ok {
+		// With unified addresses it may be of another context.
+		if x = c.d.owner(p); x == nil {
+			return ErrorInvalidValue
+		}
+		if m, ok = x.memory.remove(p); !ok {
+			return ErrorInvalidValue
+		}
+	}
+	c.d.pools.takeOut(p)
+	// Channels are not in order among each other: commands that use the memory come first.
+	return c.waitFor(x.everything(), func() Result {
+		err := x.gpu.Free(context.Background(), driver.Ptr(p))
+		x.d.reserved.release(m.base, m.bytes)
+		if err != nil {
+			return x.fail(err)
+		}
+		return Success
+	})
+}
+
+// owner returns the context that an address of GPU memory is of, or nil.
+func (d *Driver) owner(p uint64) *Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for x := range d.contexts {
+		if x.isDevice(p) {
+			return x
+		}
+	}
+	return nil
+}
+
+// MemGetInfoV2 is cuMemGetInfo_v2.
+func (c *Call) MemGetInfoV2(free, total *uint64) Result {
+	x, r := c.context()
+	if r != Success {
+		return r
+	}
+	if free == nil || total == nil {
+		return ErrorInvalidValue
+	}
+	f, t, err := x.gpu.MemInfo(context.Background())
+	if err != nil {
+		return x.fail(err)
+	}
+	put(free, f)
+	put(total, t)
+	return Success
+}
+
+// MemGetAddressRangeV2 is cuMemGetAddressRange_v2. A module's variable is a range of its own, which
+// libgomp relies on.
+func (c *Call) MemGetAddressRangeV2(base, size *uint64, p uint64) Result {
+	x, r := c.context()
+	if r != Success {
+		return r
+	}
+	at, bytes, ok := x.rangeOf(p)
+	if !ok {
+		if o := c.d.owner(p); o != nil {
+			at, bytes, ok = o.rangeOf(p)
+		}
+	}
+	if !ok {
+		return ErrorNotFound
+	}
+	if base != nil {
+		put(base, at)
+	}
+	if size != nil {
+		put(size, bytes)
+	}
+	return Success
+}

@@ -1,0 +1,35 @@
+package daemon
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// TestDeployedQueries: the alert rules and the dashboard in deploy/ ask for metrics that there are.
+func TestDeployedQueries(t *testing.T) {
+	name := regexp.MustCompile(`\bvgpud_[a-z_]+`)
+	var there []string
+	for _, m := range regexp.MustCompile(`(?m)^# (?:HELP|TYPE) (vgpud_[a-z_]+)(?: (histogram))?`).FindAllStringSubmatch(scrape(t, twoGuests), -1) {
+		there = append(there, m[1])
+		if m[2] == "histogram" {
+			there = append(there, m[1]+"_bucket", m[1]+"_count", m[1]+"_sum")
+		}
+	}
+	for _, file := range []string{"../../deploy/prometheus/vgpud.rules.yaml", "../../deploy/grafana/vgpud.json"} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := sorted(name.FindAllString(string(text), -1))
+		if len(asked) < 10 {
+			t.Errorf("%s asks for %d metrics only", file, len(asked))
+		}
+		for _, n := range asked {
+			if !slices.Contains(there, n) {
+				t.Errorf("%s asks for %s, which is no metric", file, n)
+			}
+		}
+	}
+}

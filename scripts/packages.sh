@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Makes packages of what `make build` made, for Debian and, by the same description, for
+# RPM: vgpud for KVM hosts and vgpu-agent for VMs. They come to the directory that the
+# argument names.
+#
+#   VERSION      their version
+#   MAINTAINER   who publishes them: NAME <ADDRESS>
+set -euo pipefail
+cd "$(dirname "$0")/.."
+out=${1:?usage: packages.sh DIRECTORY}
+version=${VERSION:?}
+maintainer=${MAINTAINER:?}
+# The last release that needs only modules that Go's mirror has.
+nfpm=github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+chmod 755 "$stage"
+umask 022
+PREFIX=/usr DESTDIR=$stage/vgpud scripts/install.sh >/dev/null
+PREFIX=/usr DESTDIR=$stage/vgpu-agent scripts/install.sh --guest >/dev/null
+
+# Packages have the hook where programs belong, and a link where libvirt looks for it.
+hook=$stage/vgpud/etc/libvirt/hooks/qemu.d/50-vgpu
+install -D -m 0755 "$hook" "$stage/vgpud/usr/lib/vgpud/vgpu-hook"
+ln -sf /usr/lib/vgpud/vgpu-hook "$hook"
+install -D -m 0644 deploy/libvirt/apparmor "$stage/vgpud/etc/apparmor.d/abstractions/libvirt-qemu.d/vgpud"
+install -D -m 0644 deploy/apparmor.d/vgpud "$stage/vgpud/etc/apparmor.d/vgpud"
+# A package's units, sysusers and tmpfiles are not the administrator's.
+find "$stage" -type f \( -path '*/sbin/*' -o -name vgpu-hook -o -name '*.so*' \) -exec strip --strip-unneeded -R .comment {} +
+
+date=$(git log -1 --format=%cD 2>/dev/null || date -R)
+# RPM's scripts call systemctl. What Debian's call instead obeys the administrator's policy-rc.d
+# and remembers what was enabled; there, a trigger renews the linker's cache.
+mkdir "$stage/rpm" "$stage/deb"
+for script in vgpud vgpu-agent; do
+	for step in postinst prerm postrm; do
+		cp "scripts/packages/$script.$step" "$stage/rpm/"
+		sed -E 's/systemctl (start|stop|try-restart) /deb-systemd-invoke \1 /; s/systemctl (enable|disable) /deb-systemd-helper \1 /; /^\s*ldconfig$/d' \
+			"scripts/packages/$script.$step" >"$stage/deb/$script.$step"
+	done
+done
+mkdir -p "$out"
+rm -f "$out"/*.deb "$out"/*.rpm
+for package in vgpud vgpu-agent; do
+	{
+		printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: vgpud\n\n'
+		printf 'Files: *\nCopyright: 2026 the authors of vgpud\nLicense: Apache-2.0\n On Debian systems, see /usr/share/common-licenses/Apache-2.0.\n'
+	} >"$stage/copyright"
+	install -D -m 0644 "$stage/copyright" "$stage/$package/usr/share/doc/$package/copyright"
+	install -D -m 0644 "scripts/packages/$package.lintian" "$stage/$package/usr/share/lintian/overrides/$package"
+	printf '%s (%s-0vgpud1) stable; urgency=medium\n\n  * The history is in the repository.\n\n -- %s  %s\n' \
+		"$package" "$version" "$maintainer" "$date" | gzip -9n >"$stage/$package/usr/share/doc/$package/changelog.Debian.gz"
+	for format in rpm deb; do
+		sed "s,@STAGE@,$stage,g; s,@SCRIPTS@,$stage/$format,g; s,@VERSION@,$version,g; s,@MAINTAINER@,$maintainer,g" "scripts/packages/$package.yaml" >"$stage/$package.yaml"
+		# dpkg knows no field License.
+		[ "$format" != deb ] || sed -i '/^license:/d' "$stage/$package.yaml"
+		${GO:-go} run "$nfpm" package -f "$stage/$package.yaml" -p "$format" -t "$out" >/dev/null
+	done
+done
+ls "$out"
