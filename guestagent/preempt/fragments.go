@@ -92,15 +92,17 @@ V_known:
 `
 
 // fragSkip records unit %V_t as skipped, in the list or the bitmap, and ends the block. Only the
-// first thread does so.
+// first thread does so. It waits for nothing where there is a bitmap: a block that waits for an
+// atomic operation's result stays longer than it takes to launch it, and there may be thousands
+// still to come and go.
 const fragSkip = `
 	@!%V_first bra V_gone;
-	atom.global.add.u32 %V_b, [%V_control+$SKIPPED], 1;
 	ld.param.u64 %V_at, [V_launch+$skipped];
 	cvta.to.global.u64 %V_at, %V_at;
 	ld.param.u32 %V_a, [V_launch+$capacity];
 	setp.eq.u32 %V_p, %V_a, 0;
 	@%V_p bra V_bitmap;
+	atom.global.add.u32 %V_b, [%V_control+$SKIPPED], 1;
 	setp.ge.u32 %V_p, %V_b, %V_a;
 	@%V_p bra V_gone;
 	mul.wide.u32 %V_off, %V_b, 4;
@@ -108,6 +110,7 @@ const fragSkip = `
 	st.global.u32 [%V_at], %V_t;
 	bra V_gone;
 V_bitmap:
+	red.global.add.u32 [%V_control+$SKIPPED], 1;
 	shr.u32 %V_a, %V_t, 5;
 	mul.wide.u32 %V_off, %V_a, 4;
 	add.s64 %V_at, %V_at, %V_off;

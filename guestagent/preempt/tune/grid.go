@@ -7,12 +7,9 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// Bounds of what the host records of skipped units (early exit): a list of up to MaxListUnits, or
-// else a bitmap.
-const (
-	MaxListUnits   = 65_536
-	MaxBitmapUnits = 8_388_608
-)
+// MaxBitmapUnits bounds the units of an early exit: what the host's record of skipped units, a
+// bitmap, has room for.
+const MaxBitmapUnits = 8_388_608
 
 // Shape is what distinguishes launches of a kernel for the tuner.
 type Shape struct {

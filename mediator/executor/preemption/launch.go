@@ -10,9 +10,12 @@ import (
 
 // Bounds.
 const (
-	// MaxList is the most units that a list has, of units to run or of skipped units. A launch of
-	// more units records what it skips in a bitmap.
+	// MaxList is the most units that a list of units to run has.
 	MaxList = 65_536
+	// MaxSkippedList is the most units of a launch that records what it skips in a list. A launch of
+	// more has a bitmap: for its place in a list each block waits until an atomic operation has
+	// answered, and thousands of blocks may have to come and go before the GPU is free.
+	MaxSkippedList = 1_024
 	// MaxUnits is the most units that an early exit can have: a bitmap of 1 MiB.
 	MaxUnits = 8_388_608
 	// MaxStalls is how many times in a row a launch may be evicted before it got anything done.
@@ -160,11 +163,13 @@ func (l *Launch) ListBytes() uint64 { return 4 * uint64(min(l.units, MaxList)) }
 
 // SkippedBytes returns how much GPU memory the record of skipped units needs: for a list, or for a
 // bitmap and the lists of later launches.
-func (l *Launch) SkippedBytes() uint64 { return max(l.ListBytes(), l.bitmapBytes()) }
+func (l *Launch) SkippedBytes() uint64 {
+	return max(4*uint64(min(l.units, MaxSkippedList)), l.bitmapBytes())
+}
 
 // bitmapBytes returns the size of the bitmap, 0 if a list is enough.
 func (l *Launch) bitmapBytes() uint64 {
-	if l.units <= MaxList {
+	if l.units <= MaxSkippedList {
 		return 0
 	}
 	return 4 * uint64(ceil(l.units, 32))

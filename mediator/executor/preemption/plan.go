@@ -86,7 +86,7 @@ func (l *Launch) earlyExit(list []uint32, zero []uint32) Plan {
 	if list == nil {
 		p.Args.First = l.piece.lo
 	}
-	if n <= MaxList {
+	if n <= MaxSkippedList {
 		l.piece.capacity = n
 	} else {
 		p.BitmapBytes = l.bitmapBytes()
