@@ -1,7 +1,8 @@
 #!/bin/sh
 # Puts everything that the measurements on a GPU need into a directory, to be copied to
 # a machine without Go and without a network: bundle.sh DIR. There, DIR/run measures.
-# bundle.sh --programs DIR builds the programs alone.
+# bundle.sh --programs DIR builds the programs alone, and --cuda DIR the CUDA programs and
+# the libraries that they load, for which it needs a C compiler, and clang for some.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 programs() {
@@ -17,14 +18,50 @@ programs() {
 			echo "bundle.sh: no vgpu-nvml, which takes a C compiler" >&2
 	)
 }
+cuda() {
+	mkdir -p "$1/lib" "$1/checks"
+	to=$(cd "$1" && pwd)
+	(
+		cd "$here/../.."
+		scripts/cuda-libs.sh "$to/lib"
+		cmd/libcudart/build.sh "$to/lib"
+		cp e2e/nvidia/apps/apps.cu "$to/"
+		c() {
+			gcc -std=gnu11 -O1 -Icmd/libcuda/include -Ie2e/cuda/testdata -o "$2" "e2e/cuda/testdata/$1.c" \
+				-L"$to/lib" -lcuda -lpthread -ldl -lm
+		}
+		c launchtime "$to/launchtime"
+		for source in e2e/cuda/testdata/*.c; do
+			name=$(basename "$source" .c)
+			case $name in
+			completion | launchtime | modules | signals | nulls) ;; # want arguments, or a signal
+			*) c "$name" "$to/checks/$name" ;;
+			esac
+		done
+		clang=${VGPUD_CLANG_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/vgpud/clang}/bin/clang++
+		if [ ! -x "$clang" ]; then
+			echo "bundle.sh: no programs for the runtime: make clang-deps gets their compiler" >&2
+			return
+		fi
+		tree=$(mktemp -d)
+		trap 'rm -rf "$tree"' EXIT
+		cmd/libcudart/tree.sh "$tree/cuda" "$to/lib"
+		for source in e2e/cuda/testdata/rt_*.cu; do
+			CUDA_CLANG=$clang "$tree/cuda/bin/cuda-cc" -std=c++17 -O2 -Ie2e/cuda/testdata \
+				-o "$to/checks/$(basename "$source" .cu)" "$source"
+		done
+	)
+}
 case ${1:-} in
 --programs) programs "$2" ;;
+--cuda) cuda "$2" ;;
 '' | -*)
 	echo "usage: bundle.sh DIR" >&2
 	exit 2
 	;;
 *)
 	programs "$1/bin"
+	cuda "$1/bin/cuda"
 	cp "$here/run" "$1/run"
 	du -sh "$1"
 	;;

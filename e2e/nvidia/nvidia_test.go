@@ -44,7 +44,8 @@ func harness(t *testing.T) (programs, self string) {
 // format that there is to be.
 func TestEveryPartOnASoftGPU(t *testing.T) {
 	programs, self := harness(t)
-	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true}
+	standIns(t, filepath.Join(programs, "cuda"))
+	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true, "cuda_whole_ratio": true}
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
 			var progress bytes.Buffer
@@ -79,10 +80,29 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 					}
 				}
 			}
+			if r := f.Row("cuda_programs_failed"); r != nil && (r.Value != 1 || !strings.Contains(r.How, "failed: bad")) {
+				t.Errorf("one of two programs fails: %+v", r)
+			}
 			if page := f.Page("h100.json"); !strings.Contains(page, f.GPU) {
 				t.Error("a page without the GPU's name")
 			}
 		})
+	}
+}
+
+// standIns writes what bundle.sh --cuda builds: programs that look for the virtual GPU's socket, of
+// which one ends badly, and one that tells how long a launch takes.
+func standIns(t *testing.T, dir string) {
+	t.Helper()
+	const looks = "#!/bin/sh\ntest -S \"$VGPU_VFIO_USER\" && "
+	for name, script := range map[string]string{"checks/good": looks + "exit 0\n", "checks/bad": looks + "exit 3\n", "launchtime": looks + "echo 500 400\n"} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
