@@ -47,6 +47,9 @@ func (h *hotplug) target(c *cobra.Command, args []string) error {
 		}
 		return flags[i]
 	}
+	if err := h.checkLocal(c); err != nil {
+		return err
+	}
 	others, with := given("pid"), "--qmp"
 	if h.socket != "" {
 		others, with = given("libvirt-socket", "pid-dir", "run-dir"), "DOMAIN"
@@ -79,6 +82,7 @@ func (h *hotplug) dial(ctx context.Context, args []string) (*qmp.Monitor, error)
 }
 
 func newAttach(o *options) *cobra.Command {
+	o = o.here()
 	h := hotplug{options: o}
 	var gpu domain.GPU
 	var name, runDir string
@@ -160,7 +164,7 @@ func create(ctx context.Context, client *api.Client, spec api.VMSpec) (api.VM, e
 func (h *hotplug) attach(parent context.Context, args []string, gpu domain.GPU, name, runDir string) (v api.VM, port qmp.Port, err error) {
 	ctx, cancel := context.WithTimeout(parent, h.wait)
 	defer cancel()
-	client := h.client()
+	client := h.localClient()
 	defer client.Close()
 	listed := async(func() ([]api.VM, error) { return client.VMs(ctx) })
 	m, err := h.dial(ctx, args)
@@ -360,6 +364,7 @@ func owner(spec *api.VMSpec, path string) error {
 }
 
 func newDetach(o *options) *cobra.Command {
+	o = o.here()
 	h := hotplug{options: o}
 	var name string
 	c := &cobra.Command{
@@ -402,7 +407,7 @@ func (h *hotplug) detach(ctx context.Context, args []string, name string) (_ str
 	if err != nil {
 		return "", err
 	}
-	client := h.client()
+	client := h.localClient()
 	defer client.Close()
 	vms, err := client.VMs(ctx)
 	if err != nil {

@@ -36,6 +36,7 @@ func newDefine(o *options) *cobra.Command {
 	var gpu domain.GPU
 	var count int
 	var runDir string
+	o = o.here()
 	c := &cobra.Command{
 		Use:   "define DOMAIN",
 		Short: "Give a libvirt domain a virtual GPU, from its next start on",
@@ -61,6 +62,9 @@ stays as it is.`,
 			if err != nil {
 				return err
 			}
+			if err := o.checkLocal(c); err != nil {
+				return err
+			}
 			return d.change(c, args[0], func(xml []byte) ([]byte, error) { return domain.Define(xml, gpus, dir) })
 		},
 	}
@@ -72,7 +76,7 @@ stays as it is.`,
 	return c
 }
 
-func newUndefine() *cobra.Command {
+func newUndefine(o *options) *cobra.Command {
 	var d definition
 	c := &cobra.Command{
 		Use:   "undefine DOMAIN",
@@ -80,7 +84,12 @@ func newUndefine() *cobra.Command {
 		Long: `Remove the virtual GPUs from a libvirt domain, from its next start on: everything that
 "vgpuctl define" wrote into its definition. The domain itself stays.`,
 		Args: exactly("DOMAIN"),
-		RunE: func(c *cobra.Command, args []string) error { return d.change(c, args[0], domain.Undefine) },
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := o.checkLocal(c); err != nil {
+				return err
+			}
+			return d.change(c, args[0], domain.Undefine)
+		},
 	}
 	d.flags(c)
 	c.ValidArgsFunction = d.complete

@@ -46,7 +46,10 @@ The abilities of a GPU are tried by "vgpud probe", in a process and a context of
 			if err := format.Check(); err != nil {
 				return err
 			}
-			client := o.client()
+			client, err := o.here().client(c)
+			if err != nil {
+				return err
+			}
 			defer client.Close()
 			h := examined(client, root, uri)
 			if qemu != "" {

@@ -61,7 +61,7 @@ error.`,
 			if !follow {
 				return eventTable.print(p.w, &f, slices.DeleteFunc(all, func(e events.Event) bool { return !chosen.has(&e) }))
 			}
-			return p.follow(c.Context(), o, all, c.ErrOrStderr())
+			return p.follow(c, o, all)
 		},
 	}
 	f.Flags(c)
@@ -173,11 +173,15 @@ func (p *eventPrinter) print(all ...events.Event) error {
 
 // follow prints the events and those that happen after them, until ctx ends. It connects again if
 // the connection ends.
-func (p *eventPrinter) follow(ctx context.Context, o *options, all []events.Event, stderr io.Writer) error {
+func (p *eventPrinter) follow(c *cobra.Command, o *options, all []events.Event) error {
 	if err := p.print(all...); err != nil {
 		return err
 	}
-	client := o.client()
+	ctx, stderr := c.Context(), c.ErrOrStderr()
+	client, err := o.client(c)
+	if err != nil {
+		return err
+	}
 	defer client.Close()
 	away := false
 	for {

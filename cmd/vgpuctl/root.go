@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"strings"
 	"time"
 
@@ -18,28 +17,41 @@ const askLimit = 10 * time.Second
 
 // options holds the flags of every command.
 type options struct {
-	socket string
+	*connection
+	// local makes the command one that works on this host alone.
+	local bool
 }
 
-func (o *options) client() *api.Client { return api.NewClient(o.socket) }
+// here returns the options of a command that works on this host alone.
+func (o *options) here() *options { return &options{connection: o.connection, local: true} }
+
+// client returns a client of the daemon that the command asks. Call its Close.
+func (o *options) client(c *cobra.Command) (*api.Client, error) {
+	if !o.local {
+		return o.connection.client()
+	}
+	if err := o.checkLocal(c); err != nil {
+		return nil, err
+	}
+	return o.localClient(), nil
+}
 
 func newRoot() *cobra.Command {
-	var o options
+	o := options{connection: new(connection)}
 	root := &cobra.Command{
 		Use:   "vgpuctl",
 		Short: "Show and change how guests share the host's GPUs",
 		Long: `vgpuctl shows how the guests share the host's GPUs, and changes it, by asking the daemon,
-vgpud. Changes take effect at once.`,
+vgpud. Changes take effect at once.
+
+The daemon of this host is asked over its socket, that of another one with --host, over
+TLS and by a certificate of yours. ` + clientConfigHelp,
 		Version: version.String(),
 		Args:    cli.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	socket := api.DefaultSocket
-	if s := os.Getenv("VGPUD_SOCKET"); s != "" {
-		socket = s
-	}
-	root.PersistentFlags().StringVar(&o.socket, "socket", socket, "the daemon's socket (environment VGPUD_SOCKET)")
-	root.AddCommand(newGet(&o), newSet(&o), newDescribe(&o), newCreate(&o), newDelete(&o), newDefine(&o), newUndefine(), newAttach(&o), newDetach(&o),
+	o.add(root)
+	root.AddCommand(newGet(&o), newSet(&o), newDescribe(&o), newCreate(&o), newDelete(&o), newDefine(&o), newUndefine(&o), newAttach(&o), newDetach(&o),
 		newCordon(&o), newUncordon(&o), newDrain(&o), newTop(&o), newEvents(&o), newUsage(&o), newPTX(), newDoctor(&o), newCheckConfig(), newVersion(&o), cli.NewMan(root, "1"))
 	return root
 }
@@ -68,7 +80,10 @@ func atLeast(names ...string) cobra.PositionalArgs {
 func ask[T any](c *cobra.Command, o *options, f func(*api.Client, context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(c.Context(), askLimit)
 	defer cancel()
-	client := o.client()
+	client, err := o.client(c)
+	if err != nil {
+		return *new(T), err
+	}
 	defer client.Close()
 	return f(client, ctx)
 }

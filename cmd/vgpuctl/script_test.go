@@ -52,7 +52,8 @@ func TestScripts(t *testing.T) {
 				return err
 			}
 			log := slog.New(slog.DiscardHandler)
-			s := &http.Server{Handler: api.Handler(newFixedHost(), api.HandlerOptions{Caller: access.As(access.Operator), Events: fixedEvents(), Log: log})}
+			host := newFixedHost()
+			s := &http.Server{Handler: api.Handler(host, api.HandlerOptions{Caller: access.As(access.Operator), Events: fixedEvents(), Log: log})}
 			done := make(chan error, 1)
 			go func() { done <- s.Serve(l) }()
 			e.Setenv("VGPUD_SOCKET", socket)
@@ -64,7 +65,7 @@ func TestScripts(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			return nil
+			return serveTLS(t, e, host)
 		},
 	})
 }

@@ -75,6 +75,15 @@ func (s *setVM) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	remote, err := s.remote()
+	if err != nil {
+		return err
+	}
+	// The libvirt of this host knows nothing of another one's domains.
+	elsewhere := remote != nil && !c.Flags().Changed("connect")
+	if s.config && elsewhere {
+		return cli.Usagef("--config changes a definition of libvirt's: with --host it wants the URI of that host's libvirt, too (--connect qemu+ssh://HOST/system)")
+	}
 	if s.config {
 		v, err := s.guest(c, name)
 		if err != nil && s.live {
@@ -91,7 +100,7 @@ func (s *setVM) run(c *cobra.Command, args []string) error {
 		}, &u)
 	}
 	err = s.guestNow(c, name, &u)
-	if !errors.Is(err, api.ErrNotFound) || s.live {
+	if !errors.Is(err, api.ErrNotFound) || s.live || elsewhere {
 		return err
 	}
 	if derr := s.definition(c, definitionOf(name, nil), func() error { return nil }, &u); !errors.Is(derr, libvirt.ErrNoDomain) && !errors.Is(derr, libvirt.ErrUnavailable) {

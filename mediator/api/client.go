@@ -3,8 +3,6 @@ package api
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"syscall"
 )
 
@@ -22,8 +19,9 @@ const DefaultSocket = "/run/vgpud/vgpud.sock"
 
 // Client sends requests to a daemon. It is safe for concurrent use.
 type Client struct {
-	where string // the daemon's socket or address, for messages
-	base  string // of its URLs
+	where string       // the daemon's socket or address, for messages
+	base  string       // of its URLs
+	tls   *tlsIdentity // nil for a socket
 	http  http.Client
 }
 
@@ -40,29 +38,6 @@ func NewClient(socket string) *Client {
 
 // Socket returns the daemon's socket, or its address over TLS.
 func (c *Client) Socket() string { return c.where }
-
-// TLSFiles are the PEM files of a client over TLS: its certificate and key, and the authorities that
-// sign the daemon's certificate.
-type TLSFiles struct{ Cert, Key, CA string }
-
-// NewTLSClient returns a client of the daemon whose TLS listener is at a host and port.
-func NewTLSClient(address string, f TLSFiles) (*Client, error) {
-	cert, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-	if err != nil {
-		return nil, fmt.Errorf("read the client's certificate: %w", err)
-	}
-	pem, err := os.ReadFile(f.CA)
-	if err != nil {
-		return nil, fmt.Errorf("read the authorities of the daemon's certificate: %w", err)
-	}
-	authorities := x509.NewCertPool()
-	if !authorities.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", f.CA)
-	}
-	return &Client{where: address, base: "https://" + address, http: http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{cert}, RootCAs: authorities, MinVersion: tls.VersionTLS13},
-	}}}, nil
-}
 
 // Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
@@ -204,6 +179,9 @@ func refusal(resp *http.Response) error {
 func (c *Client) explain(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err // without the URL, whose host has no meaning
+	}
+	if c.tls != nil {
+		return c.tls.explain(c.where, err)
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):

@@ -133,13 +133,13 @@ func TestMetricsPages(t *testing.T) {
 // TestMetricsWebConfig: a file of the exporter-toolkit puts TLS and passwords before the metrics.
 func TestMetricsWebConfig(t *testing.T) {
 	a := newAuthority(t)
-	a.issue("server", 7)
+	a.Issue("server", 7)
 	hash, err := bcrypt.GenerateFromPassword([]byte("secret"), bcrypt.MinCost)
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "web.yml")
-	text := fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s}\nbasic_auth_users: {prometheus: %q}\n", a.file("server.pem"), a.file("server.key"), hash)
+	text := fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s}\nbasic_auth_users: {prometheus: %q}\n", a.File("server.pem"), a.File("server.key"), hash)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +164,7 @@ func TestMetricsWebConfig(t *testing.T) {
 			t.Errorf("password %q: %d, want %d", password, resp.StatusCode, want)
 		}
 	}
-	for _, bad := range []string{filepath.Join(t.TempDir(), "none.yml"), a.file("server.pem")} {
+	for _, bad := range []string{filepath.Join(t.TempDir(), "none.yml"), a.File("server.pem")} {
 		_, err := ParseConfig([]byte("metrics_web_config: " + bad + "\ngpus: [{name: gpu0, socket: /s}]\n"))
 		if err == nil || !strings.Contains(err.Error(), "metrics_web_config "+bad) {
 			t.Errorf("%s: %v", bad, err)

@@ -95,17 +95,17 @@ func TestPageOnItsAddress(t *testing.T) {
 func TestPageOverTLS(t *testing.T) {
 	ours := newAuthority(t)
 	for i, name := range []string{"server", "ops", "watcher", "nobody"} {
-		ours.issue(name, int64(10+i))
+		ours.Issue(name, int64(10+i))
 	}
 	address := freePort(t)
 	d := startDaemonConfigured(t, runDir(t), func(c *Config) {
 		c.Web = freePort(t)
-		c.TLS = TLSConfig{Address: address, Cert: ours.file("server.pem"), Key: ours.file("server.key"), ClientCA: ours.file("ca.pem")}
+		c.TLS = TLSConfig{Address: address, Cert: ours.File("server.pem"), Key: ours.File("server.key"), ClientCA: ours.File("ca.pem")}
 		c.Access = access.Config{Operators: access.Subjects{Certificates: []string{"cn:ops"}}, Viewers: access.Subjects{Certificates: []string{"cn:watcher"}}}
 	})
 	d.create("a")
 	authorities := x509.NewCertPool()
-	pem, err := os.ReadFile(ours.file("ca.pem"))
+	pem, err := os.ReadFile(ours.File("ca.pem"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func TestPageOverTLS(t *testing.T) {
 		{"ops", "PATCH", "/v1/vms/a", "https://evil.example", `{"weight":2}`, 403, "cross-origin"},
 		{"ops", "PATCH", "/v1/vms/a", "https://" + address, `{"weight":2}`, 200, `"weight":2`},
 	} {
-		cert, err := tls.LoadX509KeyPair(ours.file(test.name+".pem"), ours.file(test.name+".key"))
+		cert, err := tls.LoadX509KeyPair(ours.File(test.name+".pem"), ours.File(test.name+".key"))
 		if err != nil {
 			t.Fatal(err)
 		}

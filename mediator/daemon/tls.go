@@ -38,8 +38,8 @@ func (c *TLSConfig) check() error {
 	return nil
 }
 
-// load reads the certificates.
-func (c *TLSConfig) load() (*tls.Config, error) {
+// Load reads the certificates and returns how the listener uses them.
+func (c *TLSConfig) Load() (*tls.Config, error) {
 	cert, err := tls.LoadX509KeyPair(c.Cert, c.Key)
 	if err != nil {
 		return nil, fmt.Errorf("tls: read cert %s and key %s: %w", c.Cert, c.Key, err)
@@ -67,7 +67,7 @@ func (s *Service) loadTLS(c *TLSConfig) error {
 	if c.Address == "" {
 		return nil
 	}
-	config, err := c.load()
+	config, err := c.Load()
 	if err != nil {
 		return err
 	}

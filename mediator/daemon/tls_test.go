@@ -3,25 +3,19 @@ package daemon
 import (
 	"bufio"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"vgpud/mediator/access"
+	"vgpud/mediator/access/accesstest"
 	"vgpud/mediator/api"
 	"vgpud/mediator/audit"
 	"vgpud/mediator/events"
@@ -29,68 +23,19 @@ import (
 
 // authority signs certificates.
 type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
+	*accesstest.Authority
+	t *testing.T
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.cert, a.key = a.sign("ca", template, template, nil)
-	return a
+	return &authority{accesstest.NewAuthority(t, t.TempDir()), t}
 }
-
-// sign writes a certificate and its key to NAME.pem and NAME.key.
-func (a *authority) sign(name string, template, parent *x509.Certificate, key *ecdsa.PrivateKey) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	if key == nil {
-		key = own
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &own.PublicKey, key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(own)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + ".key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(a.dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	return cert, own
-}
-
-// issue signs a certificate for a name.
-func (a *authority) issue(name string, serial int64) {
-	a.t.Helper()
-	a.sign(name, &x509.Certificate{
-		SerialNumber: big.NewInt(serial), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, a.key)
-}
-
-func (a *authority) file(name string) string { return filepath.Join(a.dir, name) }
 
 // client returns a client with a certificate of one authority that trusts another.
 func (a *authority) client(address, name string, trusted *authority) *api.Client {
 	a.t.Helper()
-	c, err := api.NewTLSClient(address, api.TLSFiles{Cert: a.file(name + ".pem"), Key: a.file(name + ".key"), CA: trusted.file("ca.pem")})
+	c, err := api.NewTLSClient(address, api.TLSFiles{Cert: a.File(name + ".pem"), Key: a.File(name + ".key"), CA: trusted.File("ca.pem")})
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -101,7 +46,7 @@ func (a *authority) client(address, name string, trusted *authority) *api.Client
 // httpsClient returns a client that trusts the authority and has no certificate.
 func (a *authority) httpsClient() *http.Client {
 	trusted := x509.NewCertPool()
-	trusted.AddCert(a.cert)
+	trusted.AddCert(a.Cert)
 	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}}
 }
 
@@ -121,13 +66,13 @@ func freePort(t *testing.T) string {
 func TestTLS(t *testing.T) {
 	ours, others := newAuthority(t), newAuthority(t)
 	for i, name := range []string{"server", "ops", "watcher", "nobody"} {
-		ours.issue(name, int64(10+i))
-		others.issue(name, int64(10+i))
+		ours.Issue(name, int64(10+i))
+		others.Issue(name, int64(10+i))
 	}
 	address := freePort(t)
 	record := filepath.Join(t.TempDir(), "audit.log")
 	d := startDaemonConfigured(t, runDir(t), func(c *Config) {
-		c.TLS = TLSConfig{Address: address, Cert: ours.file("server.pem"), Key: ours.file("server.key"), ClientCA: ours.file("ca.pem")}
+		c.TLS = TLSConfig{Address: address, Cert: ours.File("server.pem"), Key: ours.File("server.key"), ClientCA: ours.File("ca.pem")}
 		c.Access = access.Config{Operators: access.Subjects{Certificates: []string{"cn:ops"}}, Viewers: access.Subjects{Certificates: []string{"subject:CN=watcher"}}}
 		c.Audit = AuditConfig{File: record}
 	})
@@ -224,7 +169,7 @@ func TestTLS(t *testing.T) {
 	if _, err := ours.client(address, "ops", ours).VMs(ctx); err != nil {
 		t.Errorf("after a bad reload: %v", err)
 	}
-	config.TLS = TLSConfig{Address: address, Cert: others.file("server.pem"), Key: others.file("server.key"), ClientCA: others.file("ca.pem")}
+	config.TLS = TLSConfig{Address: address, Cert: others.File("server.pem"), Key: others.File("server.key"), ClientCA: others.File("ca.pem")}
 	if fixed, err := d.service.Reload(config); err != nil || len(fixed) > 0 {
 		t.Fatalf("%v, %v", fixed, err)
 	}
