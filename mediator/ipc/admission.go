@@ -87,13 +87,13 @@ func (r *Admitter) Admit(a FetchAhead, room time.Duration, jumps bool) Admission
 		return Behind
 	}
 	before := c.fetchAhead.Load()
-	c.fetchAhead.Store(a.word())
+	c.fetchAhead.Swap(a.word())
 	// Every context writes before it reads the others' words, so of two at once at least one sees
 	// the other. Both may withdraw; then both wait, and the first of them goes next.
 	if r.fits(a, room) {
 		return Admitted
 	}
-	c.fetchAhead.Store(before)
+	c.fetchAhead.Swap(before)
 	r.WakeNext() // the next context may have seen the word that is withdrawn
 	return Full
 }
@@ -142,14 +142,14 @@ func (r *Admitter) WakeNext() {
 
 // SetFetchAhead records what the context has on the GPU, without asking for room. Its executor
 // calls it.
-func (c *ContextSlot) SetFetchAhead(a FetchAhead) { c.fetchAhead.Store(a.word()) }
+func (c *ContextSlot) SetFetchAhead(a FetchAhead) { c.fetchAhead.Swap(a.word()) }
 
 // FetchAhead returns what the context was last recorded to have on the GPU.
 func (c *ContextSlot) FetchAhead() FetchAhead { return fetchAheadOf(c.fetchAhead.Load()) }
 
 // SetWaiting records since when the context has waited for room on the GPU, an instant of
 // clock.Real, or 0 if it does not wait. Its executor calls it, and then asks for room again.
-func (c *ContextSlot) SetWaiting(since time.Duration) { c.waiting.Store(int64(since)) }
+func (c *ContextSlot) SetWaiting(since time.Duration) { c.waiting.Swap(int64(since)) }
 
 // Waiting returns since when the context has waited for room on the GPU, or 0.
 func (c *ContextSlot) Waiting() time.Duration { return time.Duration(c.waiting.Load()) }

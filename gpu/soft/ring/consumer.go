@@ -60,7 +60,7 @@ func (c *Consumer) Complete(o Outcome) {
 	r.end.Store(o.End)
 	r.code.Store(uint32(o.Code))
 	r.seq.Store(c.completed)
-	c.l.completed.Store(c.completed)
+	c.l.completed.Swap(c.completed) // see layout
 	if c.l.waiting.Load() != 0 {
 		futex.Wake(futexWord(c.l))
 	}
@@ -77,7 +77,7 @@ func (c *Consumer) WantKick(want bool) {
 	if want {
 		w = 1
 	}
-	c.l.wantKick.Store(w)
+	c.l.wantKick.Swap(w) // see layout
 }
 
 // Kill reports that nothing more will complete, and wakes waiters.

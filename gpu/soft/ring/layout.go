@@ -25,6 +25,10 @@ const (
 )
 
 // layout is the layout of the file. Fields that different sides write are on different cache lines.
+//
+// A side that writes a field and then reads one of the other side's, to find out whether to wake it
+// or whether to sleep, writes it by Swap. Outside Go's own memory the race detector's Store is a
+// plain store, which a later load can overtake.
 type layout struct {
 	magic, version uint32
 	_              [lineBytes - 8]byte

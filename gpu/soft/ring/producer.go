@@ -51,7 +51,7 @@ func (p *Producer) Put(e *Entry) (seq uint64, ok bool) {
 	slot.shared = e.Shared
 	slot.paramBytes = uint32(copy(slot.params[:], e.Params))
 	p.put++
-	p.l.put.Store(p.put)
+	p.l.put.Swap(p.put) // see layout
 	if p.l.wantKick.Load() != 0 {
 		p.kick()
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/gpu"
+	"vgpud/internal/atonce"
 )
 
 // pair maps a new ring from both sides.
@@ -120,6 +121,37 @@ func TestKickOnlyWhenWanted(t *testing.T) {
 	p.Put(&Entry{})
 	if kicks != 1 {
 		t.Errorf("%d kicks, want 1", kicks)
+	}
+}
+
+// TestSleepingConsumerIsKicked has the consumer go to sleep while the producer puts a launch.
+func TestSleepingConsumerIsKicked(t *testing.T) {
+	kicked, asleep := false, false
+	p, c := pair(t, func() { kicked = true })
+	lost := 0
+	var e Entry
+	rounds := atonce.Run(2*time.Second, func() {
+		c.WantKick(true)
+		n, err := c.Waiting()
+		if asleep = n == 0; err != nil {
+			t.Error(err)
+		}
+	}, func() {
+		kicked = false
+		if _, ok := p.Put(&Entry{}); !ok {
+			t.Error("no room")
+		}
+	}, func() bool {
+		if asleep && !kicked {
+			lost++
+		}
+		c.WantKick(false)
+		c.Fetch(&e)
+		c.Complete(Outcome{})
+		return !t.Failed()
+	})
+	if lost > 0 {
+		t.Errorf("%d kicks lost in %d rounds", lost, rounds)
 	}
 }
 

@@ -19,20 +19,9 @@ import (
 // then loads the other's put once more; to publish, it stores put and then loads at. With
 // sequentially consistent accesses at least one of the two sees the other's store, so no wake-up is
 // lost. A side that is awake leaves at behind, so it is never woken needlessly and the publisher
-// pays one load. How the rings work
+// pays one load.
 //
-// Put and get are counters that run freely modulo 2³²; a slot is the counter modulo the ring's
-// entries. The writer of a counter keeps it privately and only ever stores it; the other side loads
-// it, and a host checks that put − get is at most the ring's entries, since nothing else can come
-// of an honest guest.
-//
-// Suppression: each side stores in shared memory the counter value past which it wants to be woken
-// ("at"). Whoever publishes entries old to put wakes the other when at lies within [old, put), by
-// the arithmetic that virtio's event index has. To sleep, one stores at := own counter and then
-// looks at the other's put once more; to publish, one stores put and then looks at at. With
-// sequentially consistent accesses at least one of the two sees the other's store, so no wake-up is
-// lost; and a side that is awake leaves at behind, so that it is never woken needlessly and the
-// publisher pays one load.
+// Those stores are swaps: see word.
 
 // needWake reports whether publishing the entries from old to put passes at.
 func needWake(at, put, old uint32) bool { return put-at-1 < put-old }
@@ -88,8 +77,7 @@ func ResetChannelPage(page []byte) {
 	for _, w := range ChannelWords {
 		word(page, w.Offset).Store(0)
 	}
-	// Only a host that has run out of room asks for it. Room is asked for only by a host that has
-	// run out of it.
+	// Only a host that has run out of room asks for it.
 	word(page, RoomAtWord).Store(roomNever)
 }
 

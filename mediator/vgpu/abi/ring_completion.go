@@ -59,14 +59,14 @@ func (w *CompletionWriter) Publish() (interrupt bool) {
 		return false
 	}
 	w.published = w.next
-	w.put.Store(w.next)
+	w.put.Swap(w.next)
 	return needWake(w.interruptAt.Load(), w.next, old)
 }
 
 // ArmRoom asks the guest for a doorbell when it consumes its next completion and reports whether
 // the ring is still full, so that the host may sleep until then.
 func (w *CompletionWriter) ArmRoom() (full bool) {
-	w.roomAt.Store(w.seenGet)
+	w.roomAt.Swap(w.seenGet)
 	return w.get.Load() == w.seenGet
 }
 
@@ -117,13 +117,13 @@ func (r *CompletionReader) Fetch(dst []Completion) (n int, kick bool, err error)
 	}
 	old := r.consumed
 	r.consumed += uint32(n)
-	r.get.Store(r.consumed)
+	r.get.Swap(r.consumed)
 	return n, needWake(r.roomAt.Load(), r.consumed, old), err
 }
 
 // Arm asks for an interrupt as soon as more than skip completions wait, and reports whether that is
 // not yet so, so that the guest may sleep.
 func (r *CompletionReader) Arm(skip int) (sleep bool) {
-	r.interruptAt.Store(r.consumed + uint32(skip))
+	r.interruptAt.Swap(r.consumed + uint32(skip))
 	return r.put.Load()-r.consumed <= uint32(skip)
 }

@@ -64,7 +64,7 @@ func (w *SubmissionWriter) Publish() (kick bool) {
 		return false
 	}
 	w.published = w.next
-	w.put.Store(w.next)
+	w.put.Swap(w.next)
 	return needWake(w.kickAt.Load(), w.next, old)
 }
 
@@ -132,6 +132,6 @@ func (r *SubmissionReader) Fetch(dst []Entry) (int, error) {
 // empty, so that the host may sleep. If it reports false, there is work, or
 // [SubmissionReader.Pending] returns an error.
 func (r *SubmissionReader) Arm() (empty bool) {
-	r.kickAt.Store(r.fetched)
+	r.kickAt.Swap(r.fetched)
 	return r.put.Load() == r.fetched
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"pgregory.net/rapid"
 )
 
@@ -18,11 +19,29 @@ type pair struct {
 
 func newPair(tb rapid.TB, entries int) *pair {
 	tb.Helper()
-	p := &pair{
-		page: make([]byte, PageSize),
-		sub:  make([]byte, entries*EntrySize),
-		comp: make([]byte, entries*EntrySize),
+	return newPairIn(tb, make([]byte, PageSize+2*entries*EntrySize))
+}
+
+// newSharedPair is newPair over memory that processes could share, where the race detector's
+// operations order less than in Go's own memory.
+func newSharedPair(t *testing.T, entries int) *pair {
+	t.Helper()
+	mem, err := unix.Mmap(-1, 0, PageSize+2*entries*EntrySize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := unix.Munmap(mem); err != nil {
+			t.Error(err)
+		}
+	})
+	return newPairIn(t, mem)
+}
+
+func newPairIn(tb rapid.TB, mem []byte) *pair {
+	tb.Helper()
+	half := (len(mem) - PageSize) / 2
+	p := &pair{page: mem[:PageSize], sub: mem[PageSize:][:half], comp: mem[PageSize+half:]}
 	ResetChannelPage(p.page)
 	var errs [4]error
 	p.sw, errs[0] = NewSubmissionWriter(p.page, p.sub)

@@ -5,10 +5,14 @@ import (
 	"unsafe"
 )
 
-// word returns the 32-bit word at offset off of shared memory for atomic use. Both sides of a ring
-// use it, so both get the ordering of Go's atomics, sequential consistency, which the suppression
-// protocol needs (the other side sees a store before a later load of the storing side). The slice
-// must be aligned by 4, as every mapping is. It panics when the word is outside.
+// word returns the 32-bit word at offset off of shared memory for atomic use. The slice must be
+// aligned by 4, as every mapping is. It panics when the word is outside.
+//
+// Go's atomics are sequentially consistent, so the other side sees a store before a later load of
+// the storing side, which the suppression protocol needs. There is one exception: with the race
+// detector, outside Go's own memory, Store is a plain store, which a later load can overtake. Swap
+// is none, and on amd64 the same instruction as Store without the race detector. So a side that
+// stores a word and then looks at one of the other side's stores it by Swap.
 func word(b []byte, off int) *atomic.Uint32 {
 	w := b[off : off+4 : off+4]
 	p := unsafe.Pointer(unsafe.SliceData(w))
