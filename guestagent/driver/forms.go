@@ -84,12 +84,17 @@ func (k *forms) pickTuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
 		return choice, ticket
 	}
 	// resident may complete launches, which takes mu.
-	if n := k.resident(k.handles[bit(choice.Form)], s); n > 0 || n == 0 && measured {
+	n := k.resident(k.handles[bit(choice.Form)], s)
+	if n > 0 || n == 0 && measured {
 		return choice, ticket
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tuner.Discard(ticket)
+	if n == 0 {
+		k.tuner.Postpone(ticket)
+	} else {
+		k.tuner.Discard(ticket)
+	}
 	return abi.Preempt{}, tune.Ticket{}
 }
 

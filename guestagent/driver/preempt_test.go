@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -503,33 +502,6 @@ func TestLinesStay(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"work__vgpud_single", "work__vgpud_coarse", "work__vgpud_persist"}, entries); diff != "" {
 		t.Errorf("entries behind it (-want +got):\n%s", diff)
-	}
-}
-
-// TestSeveralLaunchers has goroutines launch the same kernel on channels of their own.
-func TestSeveralLaunchers(t *testing.T) {
-	s := newScene(t, drivertest.Options{}, driver.ContextOptions{Preempt: &driver.PreemptOptions{Memory: cache.New()}})
-	var wg sync.WaitGroup
-	for range 3 {
-		ch := must[*driver.Channel](t)(s.gpu.NewChannel(t.Context(), driver.ChannelOptions{}))
-		wg.Go(func() {
-			var pending [8]driver.Pending
-			l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks}, Params: make([]byte, 8)}
-			for i := range 500 {
-				p := &pending[i%len(pending)]
-				if err := errors.Join(p.Wait(t.Context()), ch.Enqueue(t.Context(), p, &l)); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-			if err := ch.Sync(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if p := s.work.Preemption(); p.Launches != 1500 || len(p.Classes) != 1 || p.Classes[0].Why != tune.WhyCheapest {
-		t.Errorf("%+v", p)
 	}
 }
 

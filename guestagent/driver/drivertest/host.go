@@ -25,6 +25,8 @@ type Options struct {
 	ModuleLog   string // what is said of modules that are loaded
 	Version1_0  bool   // the device is of version 1.0
 	Version1_1  bool   // the device is of version 1.1, with the features of that
+	// Occupancy is called before the host says how many of a kernel's blocks an SM holds.
+	Occupancy func()
 }
 
 const (
@@ -197,7 +199,7 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 	}
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
 	h.gpus[slot].refuseForms, h.gpus[slot].moduleLog = h.opts.RefuseForms, h.opts.ModuleLog
-	h.gpus[slot].windows = h.windows()
+	h.gpus[slot].windows, h.gpus[slot].occupancy = h.windows(), h.opts.Occupancy
 	h.gpus[slot].version1_1 = h.opts.Version1_1 || h.opts.Version1_0
 	if h.opts.NeverReady {
 		h.context(slot, abi.ContextCreating, abi.ErrorNone)

@@ -54,6 +54,7 @@ type class struct {
 	chosen         int
 	why            Why
 	round          uint32 // of measuring
+	postponed      int    // launches of this round that were to measure but could not yet
 	measuring      bool   // a round is under way
 	measured       int    // launches that measured, in total
 	sinceRound     int    // launches since the last round
@@ -82,7 +83,7 @@ func (a *arm) schedule(times int) { a.remaining, a.attempts = times, attemptsPer
 
 // Pick chooses the form of a launch. slots is how many of the kernel's blocks the GPU holds at
 // once; if it is 0, for unknown, an unknown class gets the original, unmeasured. The ticket must be
-// given to Observe or Discard when the launch has ended or could not start.
+// given to Observe, Discard or Postpone when the launch has ended or could not start.
 func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	if t.forms == 0 || s.Tasks == 0 {
 		return abi.Preempt{}, Ticket{}
@@ -147,7 +148,7 @@ func (t *Tuner) class(key Class, may bool) *class {
 
 // startRound starts a round of measuring each arm that many times.
 func (c *class) startRound(times int) {
-	c.measuring, c.sinceRound = true, 0
+	c.measuring, c.sinceRound, c.postponed = true, 0, 0
 	c.round++
 	for i := range c.arms {
 		c.arms[i].inFlight = 0
@@ -219,6 +220,25 @@ func (t *Tuner) Discard(k Ticket) {
 		c.arms[k.arm].inFlight = max(c.arms[k.arm].inFlight-1, 0)
 		t.advance(c)
 	}
+}
+
+// maxPostponed bounds the launches of a round that are postponed, should what they wait for not come.
+const maxPostponed = 4096
+
+// Postpone is Discard for a launch that went as the original because it is not known yet whether the
+// choice can be launched. A later launch measures the choice instead, so that a program that
+// launches before that is known does not use up the attempts to measure.
+func (t *Tuner) Postpone(k Ticket) {
+	c := k.c
+	if c == nil || !k.measure || !c.measuring || k.round != c.round || c.postponed == maxPostponed {
+		t.Discard(k)
+		return
+	}
+	c.postponed++
+	c.measured--
+	a := &c.arms[k.arm]
+	a.inFlight = max(a.inFlight-1, 0)
+	a.attempts++
 }
 
 // abandon stops measuring an arm that is far too costly.

@@ -149,6 +149,42 @@ func TestLaunchesWithoutTimes(t *testing.T) {
 	}
 }
 
+// TestPostponed has a kernel that is launched often before it is known which forms the GPU can hold:
+// then they are measured, with as many launches as otherwise. If that never becomes known, measuring
+// ends.
+func TestPostponed(t *testing.T) {
+	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1})
+	tuner := New(Parameters{}, abi.PreemptSingle|abi.PreemptCoarse)
+	launch := func(known bool) {
+		c, k := tuner.Pick(w.shape, w.slots)
+		if c.Form != 0 && !known {
+			tuner.Postpone(k)
+			return
+		}
+		observe(tuner, k, w.run(c))
+	}
+	for range 1000 {
+		launch(false)
+	}
+	if r := tuner.Reports()[0]; r.Why != WhyMeasuring || r.Choice.Form != 0 || r.Measured > 2*tuner.params.Measure {
+		t.Errorf("not known yet: %+v", r)
+	}
+	for range 100 {
+		launch(true)
+	}
+	if r := tuner.Reports()[0]; r.Choice != single() {
+		t.Errorf("once it is known: %+v", r)
+	}
+
+	tuner = New(Parameters{}, abi.PreemptSingle|abi.PreemptCoarse)
+	for range 2 * maxPostponed {
+		launch(false)
+	}
+	if r := tuner.Reports()[0]; r.Why == WhyMeasuring || r.Choice.Form != 0 {
+		t.Errorf("never known: %+v", r)
+	}
+}
+
 // TestRecall checks that what was learned survives JSON and is not measured again.
 func TestRecall(t *testing.T) {
 	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1})

@@ -128,6 +128,8 @@ func TestNeverWhatIsNotOffered(t *testing.T) {
 				switch rng.IntN(8) {
 				case 0:
 					tuner.Discard(under[i])
+				case 2:
+					tuner.Postpone(under[i])
 				case 1:
 					observe(tuner, under[i], 0)
 				default:
