@@ -45,8 +45,9 @@ type bounded struct {
 	evictor
 	guestTable[allowance]
 	policy     Policy
-	quotas     bool // whether any guest has one, or is held
-	urgent     bool // whether any guest is behind, so that all others are suspended
+	quotas     bool    // whether any guest has one, or is held
+	urgent     bool    // whether any guest is behind, so that all others are suspended
+	urgentFor  GuestID // the first one that is
 	idleKeeper idleKeeper
 	waiting    bool          // whether any launch waits since the newest state, see allowance.withheld
 	at         time.Duration // time of that state
@@ -71,8 +72,13 @@ type allowance struct {
 	// the newest state.
 	withheld time.Duration
 	waits    bool
-	// wantSuspended reports whether the policy wants the guest suspended.
+	// wantSuspended reports whether the policy wants the guest suspended, and wantReason why.
 	wantSuspended bool
+	wantReason    SuspendReason
+	// reason is why the guest was suspended, when a verdict last said so, and forGuest for whose
+	// guarantee.
+	reason   SuspendReason
+	forGuest GuestID
 	// factor is what its weight is multiplied by for the policy.
 	factor float64
 	// joined reports whether wantSuspended and factor are set.
@@ -86,6 +92,20 @@ func (a *allowance) behind() bool { return a.meter.Standing() == quota.Behind }
 // another guest.
 func (b *bounded) kept(a *allowance) bool {
 	return a.held || a.meter.Standing() == quota.Capped || b.urgent && !a.behind()
+}
+
+// why returns why a guest is suspended that is kept from the GPU, or that the policy wants
+// suspended, and for whose guarantee.
+func (b *bounded) why(a *allowance) (SuspendReason, GuestID) {
+	switch {
+	case a.held:
+		return BudgetSpent, 0
+	case a.meter.Standing() == quota.Capped:
+		return AtCap, 0
+	case b.kept(a):
+		return BehindGuarantee, b.urgentFor
+	}
+	return a.wantReason, 0
 }
 
 const (
@@ -304,7 +324,9 @@ func (b *bounded) lift(st *State) {
 		if a.meter.Lift(g.Quota); g.Held {
 			a.meter.Reset()
 		}
-		b.urgent = b.urgent || a.behind()
+		if a.behind() && !b.urgent {
+			b.urgent, b.urgentFor = true, g.ID
+		}
 	}
 }
 
@@ -397,7 +419,7 @@ func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdict
 		case v.Action != Suspend && v.Action != Resume:
 			b.verdicts = append(b.verdicts, v)
 		case a != nil:
-			a.wantSuspended = v.Action == Suspend
+			a.wantSuspended, a.wantReason = v.Action == Suspend, v.Reason
 		}
 	}
 	for i := range st.Guests {
@@ -412,15 +434,17 @@ func (b *bounded) answer(now time.Duration, st *State, inner []Verdict) (verdict
 		case a.behind():
 			suspend = false
 		}
-		if suspend == g.Suspended {
-			continue
-		}
 		v := Verdict{Guest: g.ID, Action: Resume}
 		if suspend {
 			v.Action = Suspend
+			v.Reason, v.For = b.why(a)
 		}
+		if suspend == g.Suspended && (!suspend || v.Reason == a.reason && v.For == a.forGuest) {
+			continue
+		}
+		a.reason, a.forGuest = v.Reason, v.For
 		b.verdicts = append(b.verdicts, v)
-		again = again || len(st.Launches) > 0
+		again = again || suspend != g.Suspended && len(st.Launches) > 0
 	}
 	return b.verdicts, again
 }

@@ -289,7 +289,7 @@ func TestBoundPassesOnAndReleases(t *testing.T) {
 		v, _ := p.Decide(now, ev, fairshare.State{Guests: []fairshare.Guest{g}, Round: 24 * ms})
 		return slices.Clone(v)
 	}
-	suspend := fairshare.Verdict{Guest: 1, Action: fairshare.Suspend}
+	suspend := fairshare.Verdict{Guest: 1, Action: fairshare.Suspend, Reason: fairshare.AtCap}
 	if diff := cmp.Diff([]fairshare.Verdict{launch, suspend}, ask(20*ms, poll)); diff != "" {
 		t.Errorf("over its cap (-want +got):\n%s", diff)
 	}

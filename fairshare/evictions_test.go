@@ -104,7 +104,7 @@ func TestCapsHoldLaunches(t *testing.T) {
 			{ID: 1, Guest: 1, Running: true, Evictable: true, Priority: 9}, {ID: 2, Guest: 1, Priority: 8}, {ID: 3, Guest: 2}}}
 		st.Guests[0].Quota.Cap, st.Guests[0].Used = 0.1, 20*ms
 		v, next := p.Decide(20*ms, fairshare.Event{Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: 20 * ms, Watched: 20 * ms}, st)
-		want := []fairshare.Verdict{{Guest: 1, Launch: 1, Action: fairshare.Evict, BelowSM: math.MaxUint32, For: 1}, {Guest: 1, Action: fairshare.Suspend}}
+		want := []fairshare.Verdict{{Guest: 1, Launch: 1, Action: fairshare.Evict, BelowSM: math.MaxUint32, For: 1}, {Guest: 1, Action: fairshare.Suspend, Reason: fairshare.AtCap}}
 		if diff := cmp.Diff(want, v); diff != "" || next <= 0 {
 			t.Errorf("%s: over its cap (-want +got), asked again in %v:\n%s", policy, next, diff)
 		}

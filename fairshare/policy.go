@@ -224,8 +224,11 @@ type Verdict struct {
 	// BelowSM bounds an Evict: blocks on SMs below it leave. math.MaxUint32 is all of them.
 	BelowSM uint32
 	// For is the guest for whose sake an Evict is, and which is charged what it costs. It is the
-	// evicted launch's own guest if that had more than its part, or its slice is over.
+	// evicted launch's own guest if that had more than its part, or its slice is over. Of a Suspend
+	// for a guarantee it is the guest that is behind it.
 	For GuestID
+	// Reason is why a Suspend is.
+	Reason SuspendReason
 	// Spatial tells of an Evict whether taking some of the SMs was enough, and if not, why. Zero
 	// means that it was not considered.
 	Spatial SpatialUse

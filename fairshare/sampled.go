@@ -87,7 +87,7 @@ func (p *sampled) Decide(now time.Duration, _ Event, st State) ([]Verdict, time.
 		p.counts[g.ID] = g.Requests
 		switch held := !p.admitted(g.ID); {
 		case held && !g.Suspended:
-			p.verdicts = append(p.verdicts, Verdict{Guest: g.ID, Action: Suspend})
+			p.verdicts = append(p.verdicts, Verdict{Guest: g.ID, Action: Suspend, Reason: Sampled})
 		case !held && g.Suspended:
 			p.verdicts = append(p.verdicts, Verdict{Guest: g.ID, Action: Resume})
 		}

@@ -76,7 +76,11 @@ func describeVM(v *api.VM) (lines []string) {
 
 func identityOf(v *api.VM) (s section) {
 	s.add("Name", v.Name)
-	s.add("State", state(*v))
+	is := state(*v)
+	if v.HeldBack != nil && v.Lost == "" && v.Silent == "" { // which say it
+		is += "; held back: " + v.HeldBack.Text
+	}
+	s.add("State", is)
 	s.add("Lost", v.Lost)
 	if v.LostAt != nil {
 		s.add("Lost at", v.LostAt.UTC().Format(time.DateTime+" MST"))

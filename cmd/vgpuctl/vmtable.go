@@ -33,6 +33,7 @@ var vmColumns = slices.Concat([]column[api.VM]{
 	numberColumn("GUARANTEE", ratio, func(v api.VM) float64 { return v.Guarantee }),
 	countColumn("PRIORITY", func(v api.VM) int { return v.PriorityCeiling }),
 	textColumn("LAUNCHES", launches),
+	textColumn("HELD-BACK", heldBack),
 	textColumn("DOMAIN", func(v api.VM) string { return v.Domain }),
 ))
 
@@ -60,6 +61,18 @@ func state(v api.VM) string {
 		return "active"
 	default:
 		return "idle"
+	}
+}
+
+// heldBack says in a word why a guest is held back, and for which other one.
+func heldBack(v api.VM) string {
+	switch h := v.HeldBack; {
+	case h == nil:
+		return ""
+	case h.For != "":
+		return h.Reason + " of " + h.For
+	default:
+		return h.Reason
 	}
 }
 

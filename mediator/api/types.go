@@ -73,6 +73,9 @@ type VM struct {
 	// channels are suspended.
 	Active    bool `json:"active"`
 	Suspended bool `json:"suspended"`
+	// HeldBack says why the guest is suspended, or its launches wait for others, or did so in the last
+	// seconds; nil if it is not held back.
+	HeldBack *HeldBack `json:"held_back,omitempty"`
 	// Lost says why the guest has no virtual GPU any more, although nobody deleted it, and what to
 	// do; "" if it has one. LostAt is when it was lost. The fields show what there was then.
 	Lost   string     `json:"lost,omitempty"`
@@ -114,6 +117,22 @@ type VM struct {
 	// Confinement separates the guest's processes from others and the host; nil if nothing does.
 	Confinement *Confinement `json:"confinement,omitempty"`
 }
+
+// HeldBack is why a guest has less of its GPU than it asks for.
+type HeldBack struct {
+	// Reason is one of [HeldBackReasons].
+	Reason string `json:"reason"`
+	// For is the guest for whose sake it is, if it is for one's.
+	For string `json:"for,omitempty"`
+	// Text says it for people.
+	Text string `json:"text"`
+}
+
+// HeldBackReasons are why a guest may be held back: it is ahead of its share by weight, at its cap,
+// another guest is behind its guarantee, its budget is spent, another guest is more urgent, another
+// guest runs alone to be measured, an operator drains its GPU, its process does not answer, or its
+// virtual GPU is lost.
+var HeldBackReasons = []string{"share", "cap", "guarantee", "budget", "urgent", "sampling", "drained", "silent", "lost"}
 
 // Confinement describes how a guest's processes are confined. In addition, executors can make only
 // the system calls that they need, if the host's kernel has filters.

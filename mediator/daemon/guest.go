@@ -227,6 +227,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		},
 		Control: apiControl(g.controller.State()), Peer: apiPeer(g.spec.Peer), Confinement: apiConfinement(g.spec.Sandbox),
 	}
+	v.HeldBack = heldBack(&st, v.Attached && g.device.cordonNow().Draining)
 	v.Budget, v.OwnerBudget = g.budget.Status()
 	for _, id := range st.Groups {
 		v.Groups = append(v.Groups, uint16(id))
@@ -236,6 +237,18 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		v.GPUSecondsOwn = &s
 	}
 	return v
+}
+
+// heldBack returns why a guest is held back; nil if it is not. On a GPU that is drained, no program
+// of the guest gets a context.
+func heldBack(st *scheduler.GuestStatus, drained bool) *api.HeldBack {
+	switch why := st.HeldBack; {
+	case why.Reason != "":
+		return &api.HeldBack{Reason: why.Reason, For: why.For, Text: why.String()}
+	case drained && st.Activity.Contexts == 0:
+		return &api.HeldBack{Reason: "drained", Text: "an operator drains its GPU: no program gets a context there"}
+	}
+	return nil
 }
 
 // memoryUsed returns the GPU memory that the guest has taken, in bytes. Its processes can write any

@@ -70,6 +70,7 @@ func (s *Service) lose(v *api.VM, reason string) {
 	v.Contexts, v.Groups, v.PID, v.BusyRatio, v.Share, v.Entitled = 0, nil, 0, 0, 0, 0
 	v.Lost, v.LostAt = reason, &now
 	v.Lost += fmt.Sprintf(mayGoOn, v.Name)
+	v.HeldBack = &api.HeldBack{Reason: "lost", Text: v.Lost}
 	lost := &lostVM{VM: *v, Boot: bootID()}
 	s.mu.Lock()
 	s.lost[v.Name] = lost
@@ -155,6 +156,7 @@ func (s *Service) restoreLost() {
 		if v.vmEnded() {
 			v.Lost = strings.TrimSuffix(v.Lost, fmt.Sprintf(mayGoOn, name)) + fmt.Sprintf(hasGone, name)
 		}
+		v.HeldBack = &api.HeldBack{Reason: "lost", Text: v.Lost}
 		s.mu.Lock()
 		s.lost[name] = &v
 		s.mu.Unlock()

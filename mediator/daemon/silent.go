@@ -306,6 +306,7 @@ func (t *silentGuest) vm() (v api.VM, silent bool) {
 		v.Peer, v.Confinement = apiPeer(k.Spec.Peer), apiConfinement(k.Spec.Sandbox)
 		v.Silent += fmt.Sprintf("; it is adopted as soon as process %d answers (is it stopped, or short of memory?), or end it: vgpuctl delete vm %s --force", k.PID, t.name)
 	}
+	v.HeldBack = &api.HeldBack{Reason: "silent", Text: v.Silent}
 	return v, true
 }
 

@@ -46,6 +46,8 @@ const (
 	UsageProblem    = "usage-problem"
 	UsageRecovered  = "usage-recovered"
 	BudgetLimit     = "budget-limit"
+	GuestSuspended  = "guest-suspended"
+	GuestResumed    = "guest-resumed"
 )
 
 // Kinds are all of them.
@@ -54,6 +56,7 @@ var Kinds = []string{
 	GuestAdopted, GuestSilent, GuestKilled, GuestReleased, GuestLost, GuestMoved, GuestProcess,
 	SettingsChanged, PolicyChanged, CordonChanged, GPUFailed, GPURecovered, GPUWarning, GPUError,
 	DomainProblem, AuditProblem, UsageProblem, UsageRecovered, BudgetLimit,
+	GuestSuspended, GuestResumed,
 }
 
 // Event is something that happened.

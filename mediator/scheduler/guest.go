@@ -133,6 +133,7 @@ type Guest struct {
 	sanction        quota.Sanction // by its budgets; changed with the scheduler's mu held, too
 	share, entitled float64
 	busy            float64
+	held            heldBack
 }
 
 // NewGuest returns a guest that no scheduler knows yet.
@@ -246,6 +247,7 @@ func (g *Guest) SetSuspended(suspend bool, now time.Duration) bool {
 		g.orders.Bill.Suspensions++
 	} else if changed {
 		g.orders.Bill.Suspended += now - g.since
+		g.held.at = now
 	}
 	g.orders.Suspend = suspend
 	g.heartbeat(now)
@@ -313,6 +315,8 @@ type GuestStatus struct {
 	// Bill includes the present suspension. None of its sums ever goes back.
 	Bill              ipc.Bill
 	Active, Suspended bool
+	// HeldBack is why the guest is suspended, or its launches wait, or did so just before.
+	HeldBack HeldBack
 	// Sanction is what the guest's budgets mean for it.
 	Sanction quota.Sanction
 	// Share is the guest's part of the GPU time that all guests used lately, and Entitled the part
@@ -331,7 +335,7 @@ func (g *Guest) Status(now time.Duration) GuestStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	s.Terms, s.Bill, s.TimeLimit = g.orders.Terms, g.orders.Bill, g.orders.TimeLimit
-	s.Sanction = g.sanction
+	s.Sanction, s.HeldBack = g.sanction, g.heldBackAt(now)
 	s.Active, s.Suspended, s.Share, s.Entitled, s.BusyRatio = g.active, g.orders.Suspend, g.share, g.entitled, g.busy
 	if g.orders.Suspend {
 		s.Bill.Suspended += now - g.since

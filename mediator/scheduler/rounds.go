@@ -258,9 +258,11 @@ func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool) {
 			guests[i].recent.slice = v.Slice
 		}
 	}
+	s.noteReasons(guests, verdicts, now)
 	for i, g := range guests {
 		fresh := g.SetSuspended(s.suspends[i], now)
 		s.controlContexts(g)
+		s.announce(g, now)
 		changed = changed || fresh
 		s.fresh[i] = fresh && s.suspends[i]
 	}

@@ -151,7 +151,11 @@ func TestStates(t *testing.T) {
 	busy := api.VM{Attached: true, Contexts: 1, Active: true, Entitled: 0.25}
 	capped := busy
 	capped.Cap = 0.25
-	capped.Entitled = 0.25
+	capped.Entitled, capped.HeldBack = 0.25, &api.HeldBack{Reason: "cap", Text: "at its cap"}
+	ahead, urgent, drained := busy, busy, api.VM{Attached: true}
+	ahead.HeldBack = &api.HeldBack{Reason: "share", Text: "ahead of its share"}
+	urgent.HeldBack = &api.HeldBack{Reason: "urgent", For: "b", Text: "guest b is more urgent"}
+	drained.HeldBack = &api.HeldBack{Reason: "drained", Text: "an operator drains its GPU"}
 	for _, test := range []struct {
 		name        string
 		vm          api.VM
@@ -162,12 +166,14 @@ func TestStates(t *testing.T) {
 		{"silent", api.VM{Silent: "its process does not answer", Suspended: true}, -1, -1, Silent, "its process does not answer"},
 		{"lost", api.VM{Lost: "its process was killed", Contexts: 1}, -1, -1, Lost, "its process was killed"},
 		{"capped", capped, 0.24, 0.7, Held, "suspended 70 % of the time, at its cap of 25 %"},
-		{"ahead", busy, 0.4, 0.3, Held, "suspended 30 % of the time, ahead of its share"},
-		{"held to its share", busy, 0.25, 0.3, Held, "suspended 30 % of the time, to keep to its share"},
+		{"ahead", ahead, 0.4, 0.3, Held, "suspended 30 % of the time, ahead of its share"},
+		{"without a reason", busy, 0.25, 0.3, Held, "suspended 30 % of the time"},
 		{"single rounds", busy, 0.25, 0.04, Working, "at its share"},
 		{"more than its share", busy, 0.9, 0, Working, "uses what others leave"},
 		{"less than its share", busy, 0.1, 0, Working, "wants less than its share"},
 		{"starved", busy, 0, 0, Waiting, "it has work, and others have the GPU"},
+		{"behind an urgent one", urgent, 0, 0, Waiting, "it has work, and guest b is more urgent"},
+		{"drained", drained, 0, 0, Ready, "an operator drains its GPU"},
 		{"idle", api.VM{Attached: true, Contexts: 2}, 0, 0, Idle, "no work"},
 		{"ready", api.VM{Attached: true}, 0, 0, Ready, "no program has a context"},
 		{"detached", api.VM{}, 0, 0, Detached, "no VM is connected"},

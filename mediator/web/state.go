@@ -99,33 +99,48 @@ func stateOf(v *api.VM, share, held float64) (State, string) {
 	case v.Silent != "":
 		return Silent, v.Silent
 	case held >= heldFrom:
-		return Held, heldReason(v, share, held)
+		return Held, heldReason(v, held)
 	case v.Preemption.Launches.Running > 0 || share > 0.0005:
 		return Working, workReason(v, share)
 	case v.Active || v.Preemption.Launches.Waiting > 0:
-		return Waiting, "it has work, and others have the GPU"
+		return Waiting, waitReason(v)
 	case v.Contexts > 0:
 		return Idle, "no work"
 	case v.Attached:
-		return Ready, "no program has a context"
+		return Ready, readyReason(v)
 	default:
 		return Detached, "no VM is connected"
 	}
 }
 
-// heldReason says why a guest was suspended: by what it used against its terms, since a suspension
-// does not name its cause.
-func heldReason(v *api.VM, share, held float64) string {
+// waitReason says what a guest with launches waits for.
+func waitReason(v *api.VM) string {
+	if v.HeldBack != nil {
+		return "it has work, and " + v.HeldBack.Text
+	}
+	return "it has work, and others have the GPU"
+}
+
+// readyReason says why no program of a guest has a context.
+func readyReason(v *api.VM) string {
+	if v.HeldBack != nil {
+		return v.HeldBack.Text
+	}
+	return "no program has a context"
+}
+
+// heldReason says why a guest was suspended.
+func heldReason(v *api.VM, held float64) string {
 	time := fmt.Sprintf("suspended %.0f %% of the time", 100*held)
 	switch {
 	case v.Control.Problem != "":
 		return time + "; the driver: " + v.Control.Problem
-	case v.Cap > 0 && share >= 0.9*v.Cap && v.Cap <= v.Entitled+0.005:
+	case v.HeldBack == nil:
+		return time
+	case v.HeldBack.Reason == "cap":
 		return fmt.Sprintf("%s, at its cap of %.0f %%", time, 100*v.Cap)
-	case share >= 0 && share > v.Entitled+0.02:
-		return time + ", ahead of its share"
 	default:
-		return time + ", to keep to its share"
+		return time + ", " + v.HeldBack.Text
 	}
 }
 
