@@ -16,6 +16,9 @@ type Preemption struct {
 	// the request until the last block has left.
 	Evictions       uint64  `json:"evictions"`
 	EvictionSeconds float64 `json:"eviction_seconds"`
+	// EvictionTimes are the times from the request until the last block has left, since the daemon's
+	// start.
+	EvictionTimes Histogram `json:"eviction_times,omitzero"`
 	// Caused counts evictions, of any guest's kernels, for this guest, and ChargedSeconds is their
 	// cost, which this guest is charged.
 	Caused         uint64  `json:"caused"`
@@ -51,6 +54,17 @@ type Evictions struct {
 	// Asked counts the policy's requests to leave, by whether a part of the SMs was enough.
 	Asked Asked `json:"asked"`
 }
+
+// Histogram is a distribution of times.
+type Histogram struct {
+	Count   uint64  `json:"count"`
+	Seconds float64 `json:"seconds"`
+	// Buckets are cumulative, as in Prometheus; none if Count is 0.
+	Buckets []Bucket `json:"buckets,omitempty"`
+}
+
+// IsZero reports whether nothing was counted.
+func (h Histogram) IsZero() bool { return h.Count == 0 }
 
 // Asked counts eviction requests: for some SMs if that was enough, otherwise for all, by the
 // reason: the two kernels can't be on the GPU at the same time, the other needs all SMs, it is not

@@ -103,9 +103,11 @@ type VM struct {
 	Suspensions      uint64  `json:"suspensions"`
 	Kernels          uint64  `json:"kernels"`
 	Errors           uint64  `json:"errors"`
-	CopiedBytes      uint64  `json:"copied_bytes"`
-	Commands         uint64  `json:"commands"`
-	Doorbells        uint64  `json:"doorbells"`
+	// ErrorReasons are the errors by reason.
+	ErrorReasons ErrorReasons `json:"error_reasons,omitzero"`
+	CopiedBytes  uint64       `json:"copied_bytes"`
+	Commands     uint64       `json:"commands"`
+	Doorbells    uint64       `json:"doorbells"`
 	// MemoryUsedBytes is the GPU memory that the guest has taken: what counts against
 	// MemoryLimitBytes, if that is not 0.
 	MemoryUsedBytes  uint64 `json:"memory_used_bytes"`
@@ -116,6 +118,17 @@ type VM struct {
 	Control         Control       `json:"control"`
 	// Confinement separates the guest's processes from others and the host; nil if nothing does.
 	Confinement *Confinement `json:"confinement,omitempty"`
+}
+
+// ErrorReasons counts failed commands by reason.
+type ErrorReasons struct {
+	Request   uint64 `json:"request"`    // the command can't be carried out as it is
+	Memory    uint64 `json:"memory"`     // memory or handles are used up: the GPU's, or by the guest's limit
+	Module    uint64 `json:"module"`     // a module that is not one, or not for this GPU
+	Fault     uint64 `json:"fault"`      // a kernel's fault
+	TimeLimit uint64 `json:"time_limit"` // a kernel ran past its time limit
+	Canceled  uint64 `json:"canceled"`   // the channel was closed, or the context reset, before the command ran
+	Other     uint64 `json:"other"`      // the host failed, or an executor of an older version counted it
 }
 
 // HeldBack is why a guest has less of its GPU than it asks for.

@@ -112,10 +112,26 @@ func (d *device) gpu() api.GPU {
 
 func apiEvictions(e *launchqueue.EvictionSummary) api.Evictions {
 	a := api.Evictions{Count: e.Count, Seconds: e.Sum.Seconds(), P50: e.P50.Seconds(), P99: e.P99.Seconds(), Asked: api.Asked(e.Asked)}
-	for i, bound := range launchqueue.EvictionBounds {
-		a.Buckets = append(a.Buckets, api.Bucket{UpTo: bound.Seconds(), Count: e.UpTo[i]})
+	a.Buckets = apiBuckets(&e.UpTo)
+	return a
+}
+
+// apiHistogram returns a guest's evictions, without buckets if there are none.
+func apiHistogram(h *launchqueue.Histogram) api.Histogram {
+	a := api.Histogram{Count: h.Count, Seconds: h.Sum.Seconds()}
+	if h.Count > 0 {
+		upTo := h.UpTo()
+		a.Buckets = apiBuckets(&upTo)
 	}
 	return a
+}
+
+func apiBuckets(upTo *[len(launchqueue.EvictionBounds)]uint64) []api.Bucket {
+	all := make([]api.Bucket, len(upTo))
+	for i, bound := range launchqueue.EvictionBounds {
+		all[i] = api.Bucket{UpTo: bound.Seconds(), Count: upTo[i]}
+	}
+	return all
 }
 
 func apiPrediction(a launchqueue.Accuracy) api.Prediction {

@@ -203,7 +203,7 @@ func (g *guest) setDomain(change func(*ipc.Domain)) {
 // Preconditions: Service.mu is held, so that the page stays open.
 func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 	st := g.sched.Status(now)
-	launches, accuracy := g.device.loop.LaunchesOf(g.sched)
+	launches, accuracy, evictions := g.device.loop.LaunchesOf(g.sched)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.reportedWork = g.reportedWork.Max(st.Activity.Counters)
@@ -217,13 +217,13 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		Contexts: st.Activity.Contexts, Active: st.Active, Suspended: st.Suspended,
 		GPUSeconds: st.Bill.Used.Seconds(), Share: st.Share, Entitled: st.Entitled, BusyRatio: st.BusyRatio,
 		UnaccountedSeconds: g.unaccounted.Seconds(), SuspendedSeconds: st.Bill.Suspended.Seconds(), Suspensions: st.Bill.Suspensions,
-		Kernels: work.Kernels, Errors: work.Errors, CopiedBytes: work.CopiedBytes,
+		Kernels: work.Kernels, Errors: work.Errors, ErrorReasons: apiErrorReasons(&work.ErrorsBy), CopiedBytes: work.CopiedBytes,
 		Commands: work.Commands, Doorbells: g.reportedDoorbells, MemoryUsedBytes: g.memoryUsed(&st.Activity), MemoryLimitBytes: g.spec.MemoryLimit,
 		KernelTimeLimit: st.TimeLimit,
 		Preemption: api.Preemption{
 			Evictions: work.Evictions, EvictionSeconds: work.EvictionTime.Seconds(),
 			Caused: st.Bill.Caused, ChargedSeconds: st.Bill.Charged.Seconds(), Unresponsive: work.Unresponsive, IgnoredPriorities: work.IgnoredPriorities,
-			Launches: api.Launches(launches), Prediction: apiPrediction(accuracy),
+			Launches: api.Launches(launches), Prediction: apiPrediction(accuracy), EvictionTimes: apiHistogram(&evictions),
 		},
 		Control: apiControl(g.controller.State()), Peer: apiPeer(g.spec.Peer), Confinement: apiConfinement(g.spec.Sandbox),
 	}
@@ -237,6 +237,13 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		v.GPUSecondsOwn = &s
 	}
 	return v
+}
+
+func apiErrorReasons(n *[ipc.ErrorReasons]uint64) api.ErrorReasons {
+	return api.ErrorReasons{
+		Request: n[ipc.ErrorRequest], Memory: n[ipc.ErrorMemory], Module: n[ipc.ErrorModule], Fault: n[ipc.ErrorFault],
+		TimeLimit: n[ipc.ErrorTimeLimit], Canceled: n[ipc.ErrorCanceled], Other: n[ipc.ErrorOther],
+	}
 }
 
 // heldBack returns why a guest is held back; nil if it is not. On a GPU that is drained, no program

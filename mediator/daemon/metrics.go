@@ -137,9 +137,25 @@ var launchStates = []struct {
 var (
 	vmSilent      = prometheus.NewDesc("vgpud_vm_silent", "Whether the guest, which an earlier daemon created, does not answer; it is suspended, and its other series are missing until it answers.", vmLabels, nil)
 	vmLaunches    = prometheus.NewDesc("vgpud_vm_launches", "Launches that wait for their turn, run, and are to leave the GPU.", append(vmLabels[:len(vmLabels):len(vmLabels)], "state"), nil)
+	vmErrors      = prometheus.NewDesc("vgpud_vm_errors_by_reason_total", "Commands that failed, by reason: request (it can't be carried out as it is), memory (used up, or the guest's limit), module (not one, or not for this GPU), fault (of a kernel), time-limit (of a kernel), canceled (channel closed or context reset), other (the host failed).", append(vmLabels[:len(vmLabels):len(vmLabels)], "reason"), nil)
+	vmEvictions   = prometheus.NewDesc("vgpud_vm_eviction_seconds", "Time from when a kernel of the guest was told to leave the GPU until its last block had left, since the daemon started.", vmLabels, nil)
 	gpuEvictions  = prometheus.NewDesc("vgpud_gpu_eviction_seconds", "Time from when a kernel was told to leave the GPU until its last block had left.", gpuLabels, nil)
 	gpuPrediction = prometheus.NewDesc("vgpud_gpu_prediction_error_ratio", "The mean difference of launches' predicted and measured durations, each as a part of the measured one.", gpuLabels, nil)
 )
+
+// errorReasons are the values of the label reason of a guest's errors.
+var errorReasons = []struct {
+	name  string
+	count func(*api.ErrorReasons) uint64
+}{
+	{"request", func(r *api.ErrorReasons) uint64 { return r.Request }},
+	{"memory", func(r *api.ErrorReasons) uint64 { return r.Memory }},
+	{"module", func(r *api.ErrorReasons) uint64 { return r.Module }},
+	{"fault", func(r *api.ErrorReasons) uint64 { return r.Fault }},
+	{"time-limit", func(r *api.ErrorReasons) uint64 { return r.TimeLimit }},
+	{"canceled", func(r *api.ErrorReasons) uint64 { return r.Canceled }},
+	{"other", func(r *api.ErrorReasons) uint64 { return r.Other }},
+}
 
 // evictionUses are the values of the label spatial of evictions.
 var evictionUses = []struct {
@@ -173,6 +189,8 @@ func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- gpuInfo
 	ch <- vmSilent
 	ch <- vmLaunches
+	ch <- vmErrors
+	ch <- vmEvictions
 	ch <- gpuEvictions
 	ch <- gpuAsked
 	ch <- gpuPrediction
@@ -228,6 +246,11 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		for _, m := range vmMetrics {
 			ch <- sample{m.desc, m.kind, m.value(*v), labels}
 		}
+		for _, r := range errorReasons {
+			ch <- prometheus.MustNewConstMetric(vmErrors, counter, float64(r.count(&v.ErrorReasons)), v.GPU, v.Name, v.Domain, r.name)
+		}
+		times := &v.Preemption.EvictionTimes
+		ch <- prometheus.MustNewConstHistogram(vmEvictions, times.Count, times.Seconds, evictionBuckets(times.Buckets), v.GPU, v.Name, v.Domain)
 		for _, s := range launchStates {
 			ch <- prometheus.MustNewConstMetric(vmLaunches, gauge, float64(s.count(v.Preemption.Launches)), v.GPU, v.Name, v.Domain, s.name)
 		}
@@ -239,18 +262,23 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		for _, m := range gpuMetrics {
 			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(g), g.Name)
 		}
-		buckets := make(map[float64]uint64, len(launchqueue.EvictionBounds))
-		for _, b := range launchqueue.EvictionBounds {
-			buckets[b.Seconds()] = 0 // an empty bucket is shown too
-		}
-		for _, b := range g.Evictions.Buckets {
-			buckets[b.UpTo] = b.Count
-		}
-		ch <- prometheus.MustNewConstHistogram(gpuEvictions, g.Evictions.Count, g.Evictions.Seconds, buckets, g.Name)
+		ch <- prometheus.MustNewConstHistogram(gpuEvictions, g.Evictions.Count, g.Evictions.Seconds, evictionBuckets(g.Evictions.Buckets), g.Name)
 		for _, a := range evictionUses {
 			ch <- prometheus.MustNewConstMetric(gpuAsked, counter, float64(a.count(g.Evictions.Asked)), g.Name, a.name)
 		}
 		ch <- prometheus.MustNewConstMetric(gpuPrediction, gauge, g.Prediction.ErrorRatio, g.Name)
 		collectHardware(ch, g.Name, g.Hardware)
 	}
+}
+
+// evictionBuckets returns the buckets of a histogram of evictions, also the empty ones.
+func evictionBuckets(counted []api.Bucket) map[float64]uint64 {
+	buckets := make(map[float64]uint64, len(launchqueue.EvictionBounds))
+	for _, b := range launchqueue.EvictionBounds {
+		buckets[b.Seconds()] = 0
+	}
+	for _, b := range counted {
+		buckets[b.UpTo] = b.Count
+	}
+	return buckets
 }

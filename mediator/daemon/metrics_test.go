@@ -58,9 +58,9 @@ var twoGuests = fakeHost{
 			Budget:      &budget.Status{Budget: quota.Budget{Hard: time.Hour}, Used: time.Minute},
 			OwnerBudget: &budget.Status{Budget: quota.Budget{Soft: time.Hour, Hard: 2 * time.Hour}, Used: 3 * time.Hour, Level: quota.OverHard},
 			Weight:      2, Cap: 0.5, Guarantee: 0.125, Attached: true, Contexts: 3, Suspended: true, GPUSeconds: 12.5, Share: 0.625, Entitled: 2. / 3,
-			SuspendedSeconds: 1.5, Suspensions: 7, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, PriorityCeiling: 3,
+			SuspendedSeconds: 1.5, Suspensions: 7, Kernels: 1000, Errors: 10, ErrorReasons: api.ErrorReasons{Request: 1, Memory: 2, Other: 7}, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, PriorityCeiling: 3,
 			Preemption: api.Preemption{
-				Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, Caused: 20, ChargedSeconds: 0.125,
+				Launches: api.Launches{Waiting: 4, Running: 2, Leaving: 1}, Evictions: 30, EvictionSeconds: 0.25, EvictionTimes: api.Histogram{Count: 2, Seconds: 1.5, Buckets: []api.Bucket{{UpTo: 1, Count: 1}}}, Caused: 20, ChargedSeconds: 0.125,
 				Unresponsive: 2, IgnoredPriorities: 5, Prediction: api.Prediction{Launches: 900, PredictedSeconds: 10, MeasuredSeconds: 12, ErrorRatio: 0.1875},
 			},
 			Control: api.Control{

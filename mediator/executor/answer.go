@@ -33,6 +33,7 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 			p.com.Status = x.status // it is not known to be zero
 		}
 		if p.com.Status != abi.StatusOK {
+			x.slot.AddErrorReason(reasonOf(p.com.Status))
 			x.slot.AddError()
 		}
 		return
@@ -76,6 +77,7 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 		x.accountFill(&ch.onGPU, p.fill, p.brief, out)
 	}
 	if out.Err != nil {
+		x.slot.AddErrorReason(reasonOf(p.com.Status))
 		x.slot.AddError()
 	}
 }
@@ -112,6 +114,9 @@ func (ch *channel) account(a *deferredAccount, out gpu.Outcome) {
 	t, _ := x.gpuTime(out.Start, out.End)
 	a.fn.ran(t)
 	t, late := x.newTime(out.Start, out.End)
+	if out.Err != nil {
+		x.slot.AddErrorReason(reasonOf(statusOf(out.Err)))
+	}
 	x.slot.AddFinished(t, late, out.Err != nil)
 }
 

@@ -325,6 +325,7 @@ func (ch *channel) die(err error) {
 	if c, ok := errors.AsType[abi.ErrorCode](err); ok {
 		code = c
 	}
+	ch.x.slot.AddErrorReason(ipc.ErrorRequest)
 	ch.x.slot.AddError()
 	ch.x.o.Log.Debug("channel ended", "channel", ch.index, "err", err)
 	ch.x.report(func() {

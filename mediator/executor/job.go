@@ -385,6 +385,9 @@ func (j *job) finish(status abi.Status) {
 		p.com.Value = [3]uint64{j.total.evictions, uint64(j.total.used)}
 	}
 	p.done, p.job = true, nil
+	if status != abi.StatusOK {
+		x.slot.AddErrorReason(reasonOf(status))
+	}
 	if j.total.runs > 0 {
 		x.slot.AddEnded(status != abi.StatusOK)
 	} else if status != abi.StatusOK {

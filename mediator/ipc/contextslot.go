@@ -24,7 +24,7 @@ type contextLayout struct {
 	leavesUnstarted atomic.Uint32 // see SetLeavesUnstarted; zero with executors of older versions
 	fetchAhead      atomic.Uint64 // see Ahead; zero with executors of older versions
 	waiting         atomic.Int64  // see SetWaiting; likewise
-	_               [lineBytes - 40]byte
+	reasons         reasonWords   // of errors; likewise
 
 	// Written by exec: counters.
 	fetched  atomic.Uint64
@@ -180,6 +180,9 @@ func (c *ContextSlot) AddFilled(t, late time.Duration) {
 
 // AddFetched counts a launch that the executor put on the GPU.
 func (c *ContextSlot) AddFetched() { c.fetched.Add(1) }
+
+// AddErrorReason counts why a command failed. The executor calls it before it counts the error.
+func (c *ContextSlot) AddErrorReason(r ErrorReason) { c.reasons.add(r) }
 
 // AddFinished counts a launch that ended after a run of GPU time t, and whether it failed. The
 // guest was suspended for late of that time.

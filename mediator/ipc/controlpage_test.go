@@ -59,7 +59,7 @@ func TestControlPageIsShared(t *testing.T) {
 	if got := seen.Outstanding(); got != 1 {
 		t.Errorf("Outstanding = %d, want 1", got)
 	}
-	want := Counters{Kernels: 1, Errors: 1, CopiedBytes: 7, GPUTime: 7 * time.Millisecond, LateTime: 2 * time.Millisecond}
+	want := Counters{Kernels: 1, Errors: 1, ErrorsBy: [ErrorReasons]uint64{ErrorOther: 1}, CopiedBytes: 7, GPUTime: 7 * time.Millisecond, LateTime: 2 * time.Millisecond}
 	if diff := cmp.Diff(want, seen.Counters()); diff != "" {
 		t.Errorf("Counters (-want +got):\n%s", diff)
 	}

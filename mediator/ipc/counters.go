@@ -8,6 +8,8 @@ import (
 // Counters are a context's sums since the guest was created.
 type Counters struct {
 	Kernels, Errors, CopiedBytes, Commands, Wakeups uint64
+	// ErrorsBy are the errors by reason.
+	ErrorsBy [ErrorReasons]uint64
 	// GPUTime is the time from each launch's start to its end by the GPU's timestamps, and that of
 	// memory being filled or copied within the GPU. A launch that is evicted is counted run by run,
 	// without the time between. LateTime is the part of GPUTime in which the guest was suspended.
@@ -29,7 +31,7 @@ type Counters struct {
 func (a Counters) Add(b Counters) Counters {
 	return Counters{
 		Kernels: a.Kernels + b.Kernels, Errors: a.Errors + b.Errors, CopiedBytes: a.CopiedBytes + b.CopiedBytes,
-		Commands: a.Commands + b.Commands, Wakeups: a.Wakeups + b.Wakeups,
+		Commands: a.Commands + b.Commands, Wakeups: a.Wakeups + b.Wakeups, ErrorsBy: addEach(a.ErrorsBy, b.ErrorsBy),
 		GPUTime: a.GPUTime + b.GPUTime, LateTime: a.LateTime + b.LateTime,
 		Evictions: a.Evictions + b.Evictions, Relaunches: a.Relaunches + b.Relaunches, EvictionTime: a.EvictionTime + b.EvictionTime,
 		Unresponsive: a.Unresponsive + b.Unresponsive, IgnoredPriorities: a.IgnoredPriorities + b.IgnoredPriorities,
@@ -55,7 +57,7 @@ func timeIn(w *atomic.Int64) time.Duration { return min(max(time.Duration(w.Load
 func (a Counters) Max(b Counters) Counters {
 	return Counters{
 		Kernels: max(a.Kernels, b.Kernels), Errors: max(a.Errors, b.Errors), CopiedBytes: max(a.CopiedBytes, b.CopiedBytes),
-		Commands: max(a.Commands, b.Commands), Wakeups: max(a.Wakeups, b.Wakeups),
+		Commands: max(a.Commands, b.Commands), Wakeups: max(a.Wakeups, b.Wakeups), ErrorsBy: maxEach(a.ErrorsBy, b.ErrorsBy),
 		GPUTime: max(a.GPUTime, b.GPUTime), LateTime: max(a.LateTime, b.LateTime),
 		Evictions: max(a.Evictions, b.Evictions), Relaunches: max(a.Relaunches, b.Relaunches), EvictionTime: max(a.EvictionTime, b.EvictionTime),
 		Unresponsive: max(a.Unresponsive, b.Unresponsive), IgnoredPriorities: max(a.IgnoredPriorities, b.IgnoredPriorities),
@@ -69,8 +71,9 @@ func (c *ContextSlot) Unused() bool {
 
 // Counters returns the context's sums, each of them within bounds.
 func (c *ContextSlot) Counters() Counters {
+	failed := count(&c.errors)
 	return Counters{
-		Kernels: count(&c.kernels), Errors: count(&c.errors), CopiedBytes: min(c.copied.Load(), maxBytes),
+		Kernels: count(&c.kernels), Errors: failed, ErrorsBy: c.reasons.counts(failed), CopiedBytes: min(c.copied.Load(), maxBytes),
 		Commands: count(&c.commands), Wakeups: count(&c.wakeups),
 		GPUTime: timeIn(&c.gpuTime), LateTime: timeIn(&c.lateTime),
 		Evictions: count(&c.evictions), Relaunches: count(&c.relaunches), EvictionTime: timeIn(&c.evictionTime),

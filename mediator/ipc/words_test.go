@@ -72,7 +72,7 @@ func TestWordsAreBounded(t *testing.T) {
 			w.Store(word)
 		}
 		most := Counters{
-			Kernels: maxCount, Errors: maxCount, CopiedBytes: maxBytes, Commands: maxCount, Wakeups: maxCount,
+			Kernels: maxCount, Errors: maxCount, ErrorsBy: [ErrorReasons]uint64{ErrorOther: maxCount}, CopiedBytes: maxBytes, Commands: maxCount, Wakeups: maxCount,
 			Evictions: maxCount, Relaunches: maxCount, Unresponsive: maxCount, IgnoredPriorities: maxCount,
 		}
 		if word > 0 {

@@ -17,15 +17,40 @@ var EvictionBounds = [...]time.Duration{
 // newestKept is the number of evictions that the quantiles are computed from.
 const newestKept = 1024
 
-// Evictions sums up how long kernels took to leave one GPU: from when each was told to until its
-// last block had left. The zero value is ready to use.
-type Evictions struct {
-	count   uint64
-	sum     time.Duration
+// Histogram sums up how long kernels took to leave a GPU: from when each was told to until its last
+// block had left. The zero value is ready to use.
+type Histogram struct {
+	Count   uint64
+	Sum     time.Duration
 	buckets [len(EvictionBounds)]uint64 // not cumulative; the rest is beyond the last
-	newest  []time.Duration             // a ring once it is full
-	next    int                         // in the ring
-	asked   EvictionsAsked
+}
+
+// Add counts an eviction that took so long.
+func (h *Histogram) Add(took time.Duration) {
+	h.Count++
+	h.Sum += took
+	if i, _ := slices.BinarySearch(EvictionBounds[:], took); i < len(h.buckets) {
+		h.buckets[i]++
+	}
+}
+
+// UpTo returns how many took at most as long as each of [EvictionBounds].
+func (h *Histogram) UpTo() (n [len(EvictionBounds)]uint64) {
+	sum := uint64(0)
+	for i := range h.buckets {
+		sum += h.buckets[i]
+		n[i] = sum
+	}
+	return n
+}
+
+// Evictions is the histogram of a GPU's evictions, and what else there is to say of them. The zero
+// value is ready to use.
+type Evictions struct {
+	Histogram
+	newest []time.Duration // a ring once it is full
+	next   int             // in the ring
+	asked  EvictionsAsked
 }
 
 // EvictionsAsked counts evictions as they are asked for, by what the policy said about evicting
@@ -52,11 +77,7 @@ func (e *Evictions) Ask(use fairshare.SpatialUse) {
 
 // Add counts an eviction that took so long.
 func (e *Evictions) Add(took time.Duration) {
-	e.count++
-	e.sum += took
-	if i, _ := slices.BinarySearch(EvictionBounds[:], took); i < len(e.buckets) {
-		e.buckets[i]++
-	}
+	e.Histogram.Add(took)
 	if len(e.newest) < newestKept {
 		e.newest = append(e.newest, took)
 	} else {
@@ -80,12 +101,7 @@ type EvictionSummary struct {
 
 // Summary returns what the evictions came to.
 func (e *Evictions) Summary() EvictionSummary {
-	s := EvictionSummary{Count: e.count, Sum: e.sum, Asked: e.asked}
-	n := uint64(0)
-	for i := range e.buckets {
-		n += e.buckets[i]
-		s.UpTo[i] = n
-	}
+	s := EvictionSummary{Count: e.Count, Sum: e.Sum, UpTo: e.UpTo(), Asked: e.asked}
 	if len(e.newest) > 0 {
 		sorted := slices.Sorted(slices.Values(e.newest))
 		s.P50, s.P99 = quantile(sorted, 50), quantile(sorted, 99)

@@ -9,6 +9,7 @@ import (
 	"vgpud/fairshare"
 	"vgpud/fairshare/quota"
 	"vgpud/mediator/ipc"
+	"vgpud/mediator/launchqueue"
 	"vgpud/mediator/suspend"
 )
 
@@ -121,6 +122,8 @@ type Guest struct {
 	owned     []accounting.GroupID
 	contested bool
 	recent    recent
+	// evictions are those of the guest's launches.
+	evictions launchqueue.Histogram
 	// bell is the page's count of changed launches when its slots were last read.
 	bell uint32
 

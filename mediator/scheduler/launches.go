@@ -143,6 +143,9 @@ func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 	case launchqueue.Left:
 		if c.Took > 0 {
 			ls.evictions.Add(c.Took)
+			if g := guestWith(guests, l.Guest); g != nil {
+				g.evictions.Add(c.Took)
+			}
 			ls.predictor.Evicted(l, c.Took)
 		}
 		s.settleEviction(guests, l, min(c.Took, mostCharged))

@@ -125,6 +125,11 @@ func TestVerdictsReachLaunches(t *testing.T) {
 	if e := s.sched.Status().Evictions; e.Count != 1 || e.P50 != ms/4 {
 		t.Errorf("evictions: %+v", e)
 	}
+	for g, want := range map[*Guest]uint64{batch: 1, urgent: 0} {
+		if _, _, e := s.sched.LaunchesOf(g); e.Count != want || e.Sum != time.Duration(want)*ms/4 {
+			t.Errorf("evictions of guest %s: %+v", g.o.Name, e)
+		}
+	}
 }
 
 // TestLaunchOnItsWayIsToldToLeave: a launch is told to leave before it is on the GPU.

@@ -379,10 +379,10 @@ func (s *Scheduler) Status() (st Status) {
 	return st
 }
 
-// LaunchesOf returns how many launches of a guest there are, and how well their durations were
-// predicted.
-func (s *Scheduler) LaunchesOf(g *Guest) (launchqueue.Counts, launchqueue.Accuracy) {
+// LaunchesOf returns how many launches of a guest there are, how well their durations were
+// predicted, and how long they took to leave the GPU when told.
+func (s *Scheduler) LaunchesOf(g *Guest) (launchqueue.Counts, launchqueue.Accuracy, launchqueue.Histogram) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.launches.queue.CountOf(g.id), s.launches.predictor.AccuracyOf(g.id)
+	return s.launches.queue.CountOf(g.id), s.launches.predictor.AccuracyOf(g.id), g.evictions
 }
