@@ -78,7 +78,10 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 		return nil, errors.Join(errors.New("the daemon ends"), g.controller.Close(false), g.close())
 	}
 	if silent != nil {
+		g.lives, silent.lives = silent.lives, nil
 		silent.settle()
+	} else {
+		g.lives = s.showLife(dir)
 	}
 	g.device.loop.Add(g.sched)
 	if g.device.cordonNow().Draining {

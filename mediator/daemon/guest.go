@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,8 +41,11 @@ type guest struct {
 	// controller takes the guest's contexts off the hardware and puts them back.
 	controller *suspend.Controller
 	output     *guestproc.Output // of the guest's process, if an earlier daemon started that
-	gone       chan struct{}     // closed when the guest is forgotten
-	ending     atomic.Bool       // the daemon has asked its process to end
+	// lives shows the guest's executors that this daemon lives; nil if it can't: see
+	// ipc.LockSuspensionFile.
+	lives  *os.File
+	gone   chan struct{} // closed when the guest is forgotten
+	ending atomic.Bool   // the daemon has asked its process to end
 	// cleanupErr is why what the guest left could not be removed. It is set before gone is closed.
 	cleanupErr error
 
@@ -172,7 +176,21 @@ func (g *guest) close() error {
 	if g.output != nil {
 		err = errors.Join(err, g.output.Close())
 	}
+	if g.lives != nil {
+		err = errors.Join(err, g.lives.Close())
+	}
 	return err
+}
+
+// showLife shows the executors of the guest in dir that this daemon lives, until the result is
+// closed. It returns nil if it can't; then they take the daemon to be gone as soon as it is silent.
+func (s *Service) showLife(dir string) *os.File {
+	f, err := ipc.LockSuspensionFile(filepath.Join(dir, guestproc.UntilFile))
+	if err != nil {
+		s.log.Debug("guest does not know whether the daemon lives", "guest", filepath.Base(dir), "err", err)
+		return nil
+	}
+	return f
 }
 
 // terms returns what the guest is granted.

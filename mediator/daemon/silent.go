@@ -33,6 +33,7 @@ type silentGuest struct {
 	once  sync.Once     // for tried
 	gone  chan struct{} // closed when it is contacted or gone
 	retry chan struct{} // has it contacted at once
+	lives *os.File      // see guest; nil once the guest has it. Only contact and what it calls use it
 
 	mu        sync.Mutex
 	why       error // why it was refused last; nil: it has not answered
@@ -60,6 +61,7 @@ func (s *Service) register(dir string) *silentGuest {
 		name: filepath.Base(dir), dir: dir, since: s.clock.Now(),
 		tried: make(chan struct{}), gone: make(chan struct{}), retry: make(chan struct{}, 1),
 	}
+	t.lives = s.showLife(dir)
 	saved, err := readState(dir)
 	switch {
 	case err != nil:
@@ -137,6 +139,11 @@ func (s *Service) adoptAll(ctx context.Context) error {
 
 // contact contacts a guest until it is adopted or gone, or ctx ends.
 func (s *Service) contact(ctx context.Context, t *silentGuest) {
+	defer func() {
+		if t.lives != nil {
+			_ = t.lives.Close() // nothing was written through it
+		}
+	}()
 	defer t.setTried()
 	for {
 		g, err := s.adopt(ctx, t.dir, t.saved, t)

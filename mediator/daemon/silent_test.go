@@ -81,6 +81,48 @@ func TestAdoptSilent(t *testing.T) {
 	}
 }
 
+// TestGuestsKnowTheDaemonLives: each guest's executors see that a daemon lives as long as one does,
+// whether it has met the guest or not.
+func TestGuestsKnowTheDaemonLives(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	v := d.create("silent")
+	f, err := os.Open(filepath.Join(dir, "vms", "silent", guestproc.UntilFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	lives := func() bool {
+		lock := unix.Flock_t{Type: unix.F_WRLCK}
+		if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_GETLK, &lock); err != nil {
+			t.Fatal(err)
+		}
+		return lock.Type == unix.F_RDLCK
+	}
+	if !lives() {
+		t.Error("a new guest does not know that the daemon lives")
+	}
+	d.stop()
+	if lives() {
+		t.Error("without a daemon one seems to live")
+	}
+	signal(t, v.PID, unix.SIGSTOP)
+	d = startDaemon(t, dir)
+	if d.vm("silent").Silent == "" || !lives() {
+		t.Error("a guest that was not met does not know that the daemon lives")
+	}
+	d.stop()
+	if lives() {
+		t.Error("without the daemon that did not meet the guest, one seems to live")
+	}
+	d = startDaemon(t, dir)
+	signal(t, v.PID, unix.SIGCONT)
+	until(t, "the guest is adopted", func() bool { return d.vm("silent").Silent == "" })
+	if !lives() {
+		t.Error("a guest that was adopted does not know that the daemon lives")
+	}
+}
+
 // TestAdoptSilentDeleted: a guest that does not answer can be ended, and its name is free.
 func TestAdoptSilentDeleted(t *testing.T) {
 	dir := runDir(t)

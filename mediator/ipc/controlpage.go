@@ -91,8 +91,12 @@ const (
 
 // Limits that concern the daemon's silence.
 const (
-	// SuspensionLimit is how long after the daemon's last heartbeat an executor obeys a suspension.
+	// SuspensionLimit is how long after the daemon's last heartbeat an executor obeys a suspension if
+	// the daemon is gone.
 	SuspensionLimit = 2 * time.Second
+	// HungLimit is the same if the daemon's process lives. It may be late on a busy host, which is no
+	// reason to let a suspended guest run; but it may also hang.
+	HungLimit = 30 * time.Second
 	// SilenceLimit is how long after the daemon's last heartbeat an executor begins to give its
 	// launches their turns itself.
 	SilenceLimit = 100 * time.Millisecond
@@ -209,9 +213,9 @@ func (p *ControlPage) SetSuspendWord(v SuspendWord) {
 	}
 }
 
-// SuspendWord returns the verdict that holds at now. A suspension ends by itself when the daemon
-// has been silent for [SuspensionLimit], unless a new daemon that has no access to the page yet has
-// prolonged it: see [SuspendUntil].
+// SuspendWord returns the verdict that holds at now. A suspension ends by itself: see
+// [ControlPage.SuspensionExpired]. A new daemon that has no access to the page yet can prolong it:
+// see [SuspendUntil].
 func (p *ControlPage) SuspendWord(now time.Duration) SuspendWord {
 	v := SuspendWord(p.l.suspendWord.Load())
 	if p.Silent(now) && p.suspension.suspends(now) {

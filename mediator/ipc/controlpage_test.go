@@ -256,6 +256,86 @@ func TestSuspendUntil(t *testing.T) {
 	want("taken back", Run)
 }
 
+// TestSlowDaemon: a suspension outlasts the heartbeat by SuspensionLimit if the daemon is gone, and
+// by HungLimit if its process lives. So does one of a guest that the daemon has not met.
+func TestSlowDaemon(t *testing.T) {
+	daemon, exec := newPages(t)
+	path := filepath.Join(t.TempDir(), "until")
+	f, err := NewSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	exec.SetSuspensionFile(f)
+	const beat = time.Hour
+	daemon.Beat(beat)
+	want := func(what string, after time.Duration, want SuspendWord) {
+		t.Helper()
+		// What the file says is read anew.
+		exec.suspension.next.Store(0)
+		if got := exec.SuspendWord(beat + after); got != want {
+			t.Errorf("%s: verdict %v after %v, want %v", what, got, after, want)
+		}
+		if got, want := exec.SuspensionExpired(beat+after), after > SuspensionLimit && want == Run; got != want {
+			t.Errorf("%s: expired after %v: %v, want %v", what, after, got, want)
+		}
+	}
+	daemon.SetSuspendWord(Suspend)
+	want("no daemon", SuspensionLimit, Suspend)
+	want("no daemon", SuspensionLimit+1, Run)
+	lock, err := LockSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("a slow daemon", SuspensionLimit+1, Suspend)
+	want("a slow daemon", HungLimit, Suspend)
+	want("a daemon that hangs", HungLimit+1, Run)
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want("a daemon that has ended", SuspensionLimit+1, Run)
+
+	daemon.SetSuspendWord(Run)
+	if err := SuspendUntil(path, beat+SuspensionLimit); err != nil {
+		t.Fatal(err)
+	}
+	want("no daemon, not met", SuspensionLimit-1, Suspend)
+	want("no daemon, not met", SuspensionLimit, Run)
+	if lock, err = LockSuspensionFile(path); err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	want("a slow daemon, not met", HungLimit-1, Suspend)
+	want("a daemon that hangs, not met", HungLimit+1, Run)
+	if err := SuspendUntil(path, 0); err != nil {
+		t.Fatal(err)
+	}
+	want("taken back", SuspensionLimit, Run)
+}
+
+// TestLockSuspensionFile: a lock of a guest's process that was taken over keeps no daemon from
+// having one, and the guest's process can't have one that does.
+func TestLockSuspensionFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "until")
+	f, err := NewSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for kind, want := range map[int16]error{unix.F_WRLCK: unix.EBADF, unix.F_RDLCK: nil} {
+		if err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &unix.Flock_t{Type: kind}); !errors.Is(err, want) {
+			t.Errorf("a guest's lock of kind %d: %v, want %v", kind, err, want)
+		}
+	}
+	lock, err := LockSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := lock.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestSuspendUntilDoesNotBlock: a pipe in the file's place is refused, and a symbolic link is not
 // followed.
 func TestSuspendUntilDoesNotBlock(t *testing.T) {

@@ -44,7 +44,10 @@ func (p *ControlPage) SetSliced(slot int, on bool) {
 func (p *ControlPage) Sliced(slot int) bool { return p.l.sliced.Load()&(1<<slot) != 0 }
 
 // SuspensionExpired reports whether the daemon has been silent for [SuspensionLimit] at now, an
-// instant of clock.Real. Then executors undo what it did to the guest's contexts.
+// instant of clock.Real, and is gone, or has been silent for [HungLimit]. Then executors undo what
+// it did to the guest's contexts. A process without the guest's suspension file takes a daemon that
+// is silent to be gone.
 func (p *ControlPage) SuspensionExpired(now time.Duration) bool {
-	return now-time.Duration(p.l.heartbeat.Load()) > SuspensionLimit
+	silent := now - time.Duration(p.l.heartbeat.Load())
+	return silent > HungLimit || silent > SuspensionLimit && !p.suspension.daemonLives(now)
 }
