@@ -143,5 +143,9 @@ func TestMeter(t *testing.T) {
 	step(true, time.Minute+300*time.Millisecond, time.Second, 300*time.Millisecond)
 	step(true, time.Minute+300*time.Millisecond, 32*time.Second, time.Second)
 	step(true, 0, 32*time.Second, time.Second)
-	step(false, 0, time.Second, time.Second)
+	// The daemon may be late, and charge that when it comes.
+	step(false, 0, ipc.SuspensionLimit, ipc.SuspensionLimit/32)
+	step(true, time.Second, time.Second/32, time.Second)
+	step(false, time.Second, ipc.SuspensionLimit, ipc.SuspensionLimit/32)
+	step(false, time.Second, time.Second, time.Second)
 }

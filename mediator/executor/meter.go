@@ -15,8 +15,8 @@ const minShareDivisor = 32
 
 // meter is the clock of a kernel's time limit on a GPU whose timestamps include other contexts'
 // time. It advances by what the daemon charges the guest, which includes the kernel's own time.
-// While there is no daemon, and so no suspension, it advances by the host's time. It is safe for
-// concurrent use.
+// While there is no daemon, and so no suspension, it advances by the host's time. A daemon that is
+// only late charges what the guest uses meanwhile afterwards. It is safe for concurrent use.
 type meter struct {
 	page  *ipc.ControlPage
 	clock clock.Clock
@@ -39,7 +39,7 @@ func (m *meter) elapsed() time.Duration {
 	d, charged := now-m.at, used-m.used
 	m.at, m.used = now, used
 	least := d / minShareDivisor
-	if m.page.Silent(now) {
+	if m.page.SuspensionExpired(now) {
 		least = d
 	}
 	// A restarted daemon may bill less than the one before.
