@@ -3,6 +3,9 @@ package executor
 import (
 	"errors"
 	"os"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -124,18 +127,51 @@ func TestPriorityOfThreads(t *testing.T) {
 	}
 }
 
+// TestThreadsThatBegin: a thread that begins while the others are seen to is seen to as well.
+func TestThreadsThatBegin(t *testing.T) {
+	before, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		t.Fatal(err)
+	}
+	began, end := make(chan int), make(chan struct{})
+	defer close(end)
+	// begin returns a thread that did not exist before.
+	begin := func() int {
+		for {
+			go func() {
+				runtime.LockOSThread() // the thread ends with the goroutine
+				began <- unix.Gettid()
+				<-end
+			}()
+			tid := <-began
+			if !slices.ContainsFunc(before, func(e os.DirEntry) bool { return e.Name() == strconv.Itoa(tid) }) {
+				return tid
+			}
+		}
+	}
+	later, seen := 0, false
+	if err := eachThread(func(tid int) error {
+		if later == 0 {
+			later = begin()
+		}
+		seen = seen || tid == later
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if !seen {
+		t.Errorf("thread %d was not seen to", later)
+	}
+}
+
 // TestShortSlices: all threads have the short slice at their own niceness, on kernels that have
 // slices. An executor keeps it without the boost.
 func TestShortSlices(t *testing.T) {
-	slice := func(tid int) time.Duration {
-		attr, err := unix.SchedGetAttr(tid, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return time.Duration(attr.Runtime)
+	usual, err := unix.SchedGetAttr(0, 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	usual := slice(0)
-	if usual == 0 {
+	if usual.Runtime == 0 {
 		t.Skip("this kernel has no slices (before Linux 6.12)")
 	}
 	before, err := niceOf(os.Getpid())
@@ -150,13 +186,11 @@ func TestShortSlices(t *testing.T) {
 	all := func(why string) {
 		t.Helper()
 		if err := eachThread(func(tid int) error {
-			if nice, err := niceOf(tid); err != nil || nice != before {
-				t.Errorf("%s: niceness %d, want %d (%v)", why, nice, before, err)
+			attr, err := unix.SchedGetAttr(tid, 0)
+			if err == nil && (attr.Nice != before || time.Duration(attr.Runtime) != cpuSlice) {
+				t.Errorf("%s: niceness %d and a slice of %v, want %d and %v", why, attr.Nice, time.Duration(attr.Runtime), before, cpuSlice)
 			}
-			if got := slice(tid); got != cpuSlice {
-				t.Errorf("%s: a slice of %v, want %v", why, got, cpuSlice)
-			}
-			return nil
+			return err
 		}); err != nil {
 			t.Fatal(err)
 		}

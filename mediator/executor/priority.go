@@ -82,19 +82,29 @@ func avoidCPU(cpu int) error {
 	return nil
 }
 
-// eachThread calls f for each thread of this process. It ignores threads that have ended meanwhile.
+// eachThread calls f for each thread of this process, those included that begin meanwhile: they
+// inherit from a thread for which f may not have been called yet. It ignores threads that have
+// ended.
 func eachThread(f func(tid int) error) error {
-	tasks, err := os.ReadDir("/proc/self/task")
-	if err != nil {
-		return fmt.Errorf("list threads: %w", err)
-	}
-	for _, task := range tasks {
-		tid, err := strconv.Atoi(task.Name())
+	called := map[int]bool{}
+	for more := true; more; {
+		more = false
+		tasks, err := os.ReadDir("/proc/self/task")
 		if err != nil {
 			return fmt.Errorf("list threads: %w", err)
 		}
-		if err := f(tid); err != nil && !errors.Is(err, unix.ESRCH) {
-			return err
+		for _, task := range tasks {
+			tid, err := strconv.Atoi(task.Name())
+			if err != nil {
+				return fmt.Errorf("list threads: %w", err)
+			}
+			if called[tid] {
+				continue
+			}
+			called[tid], more = true, true
+			if err := f(tid); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
 		}
 	}
 	return nil
