@@ -9,7 +9,8 @@ import (
 
 // ringCommands is how many commands a channel remembers. More are never under way: the driver's
 // rings have half as many entries.
-const ringCommands = 2048
+// They are enough for a thousand launches, of up to three entries each, that nobody waits for.
+const ringCommands = 8192
 
 // channel is a channel of the driver with the commands that were last sent to it.
 type channel struct {

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,9 @@ import (
 
 // ChannelOptions configure a channel. The zero value is usable.
 type ChannelOptions struct {
-	// Depth is how many commands can be under way at once, rounded up to a power of two. 0 means
-	// 1024, or less if shared memory has no room for that many in each of the program's channels.
+	// Depth is how many commands can be under way at once, rounded up to a power of two, and less
+	// where BAR2's area for rings has not as much room for each of the program's channels. 0 means
+	// [abi.UsualRingEntries].
 	Depth int
 	// Priority follows CUDA's streams: lower is more urgent.
 	Priority int32
@@ -75,10 +77,7 @@ type Channel struct {
 // NewChannel opens a channel. Commands may be enqueued at once, even before the host has begun to
 // fetch.
 func (c *Context) NewChannel(ctx context.Context, opts ChannelOptions) (*Channel, error) {
-	depth := opts.Depth
-	if depth == 0 {
-		depth = c.dev.usualDepth()
-	}
+	depth := c.dev.fitting(cmp.Or(opts.Depth, abi.UsualRingEntries))
 	depth = 1 << bits.Len(uint(max(depth, abi.MinRingEntries)-1))
 	depth = min(depth, c.dev.info.MaxRingEntries)
 	ch := &Channel{
@@ -117,12 +116,11 @@ func (c *Context) urgent(opts ChannelOptions) bool {
 	return c.opts.Priority < 0
 }
 
-// usualDepth returns the default depth of a channel. If BAR2 has an area for rings, all channels of
-// the program fit there with this depth, unless the area is too small for the least depth.
-func (d *Device) usualDepth() int {
-	depth := abi.UsualRingEntries
+// fitting returns depth, or less if BAR2 has an area for rings where not all channels of the program
+// fit with that depth, unless it is too small for the least depth.
+func (d *Device) fitting(depth int) int {
 	if d.rings == d.staging {
-		return depth
+		return min(depth, abi.UsualRingEntries)
 	}
 	for depth > abi.MinRingEntries && uint64(2*abi.RingBytes(depth)*d.info.Channels) > d.rings.size {
 		depth /= 2

@@ -131,18 +131,19 @@ func TestRingsApartProperty(t *testing.T) {
 	})
 }
 
-// TestUsualDepth checks that channels of the default depth all fit if they can.
-func TestUsualDepth(t *testing.T) {
-	for _, c := range []struct{ rings, channels, want int }{
-		{32 << 20, 64, 1024}, {1 << 20, 8, 1024}, {1<<20 - abi.PageSize, 8, 512}, {1 << 20, 64, 128}, {64 << 10, 64, 128},
+// TestDepthFits checks that channels of a depth, or of less where there is no room, all fit.
+func TestDepthFits(t *testing.T) {
+	for _, c := range []struct{ rings, channels, depth, want int }{
+		{32 << 20, 64, 1024, 1024}, {32 << 20, 64, 4096, 4096}, {32 << 20, 64, 8192, 4096}, {1 << 20, 8, 1024, 1024},
+		{1<<20 - abi.PageSize, 8, 1024, 512}, {1 << 20, 64, 4096, 128}, {64 << 10, 64, 1024, 128}, {1 << 20, 8, 128, 128},
 	} {
 		d := &Device{info: Info{Channels: c.channels}, rings: newStaging(abi.Window{Size: uint64(c.rings)})}
-		if got := d.usualDepth(); got != c.want {
-			t.Errorf("%d channels with %d bytes for rings are %d deep, want %d", c.channels, c.rings, got, c.want)
+		if got := d.fitting(c.depth); got != c.want {
+			t.Errorf("%d channels of %d commands with %d bytes for rings are %d deep, want %d", c.channels, c.depth, c.rings, got, c.want)
 		}
 	}
 	any := newStaging(abi.Window{Size: 1 << 20})
-	if got := (&Device{info: Info{Channels: 64}, rings: any, staging: any}).usualDepth(); got != 1024 {
+	if got := (&Device{info: Info{Channels: 64}, rings: any, staging: any}).fitting(4096); got != 1024 {
 		t.Errorf("channels of a device that has no part for rings are %d deep", got)
 	}
 }
