@@ -65,15 +65,19 @@ type Channel struct {
 	// interruptsLeft is the number of further commands whose ends raise an interrupt, because a
 	// caller is expected to sleep.
 	interruptsLeft atomic.Int32
-	dead           atomic.Bool
-	gone           chan struct{} // closed when the context is poisoned or the channel is closed
-	once           sync.Once
+	// joins reports whether the next command may belong to a train, and ahead whether its end may be
+	// told with a later one's.
+	joins, ahead bool
+	dead         atomic.Bool
+	gone         chan struct{} // closed when the context is poisoned or the channel is closed
+	once         sync.Once
 
 	zeroed uint64 // progress of Context.zero that this channel has waited for
 
 	mu       sync.Mutex // guards slots, latest and lastPoll; not held while the driver is called
 	slots    [slotCount]slot
 	latest   ended
+	train    train // the last one whose times were read
 	lastPoll poll
 	polledAt atomic.Int64 // when the word was last polled, on the host's clock
 }
@@ -104,6 +108,8 @@ type slot struct {
 	dst, src    []byte // a copy out of page-locked memory, to be made when the command is done
 	sleepers    int    // callers waiting for its waker, and for the word after it
 	unsignalled bool   // it has no event; a later command's event signals its end
+	ahead       bool   // likewise, and the command after it belongs to the same train
+	first       uint64 // the first command of its train, mostly itself
 	end         cuda.Event
 	waker       cuda.Event // an event that callers can sleep on; 0: none
 }
@@ -114,6 +120,7 @@ type beginning uint8
 const (
 	recorded beginning = iota // it has an event of its own
 	behind                    // it started when the command before it ended, which was not done when it was queued
+	inTrain                   // it started somewhere in its train's time
 	unknown                   // only its end is known
 )
 
@@ -221,17 +228,31 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 	if i, err = ch.beginUntimed(zeroed); err != nil {
 		return i, err
 	}
-	began := recorded
-	if sent := ch.sent.Load(); ch.signalled.Load() == sent && ch.word.Load()-ch.base < sent {
+	began, sent := recorded, ch.sent.Load()
+	first := sent + 1
+	ch.mu.Lock()
+	before := &ch.slots[sent%slotCount]
+	if ch.joins && before.ahead && ch.signalled.Load() < sent {
+		began, first = inTrain, before.first
+	}
+	ch.mu.Unlock()
+	switch {
+	case began == inTrain:
+	case ch.signalled.Load() == sent && ch.word.Load()-ch.base < sent:
 		began = behind
-	} else if err := ch.record(&ch.starts[i], 0); err != nil {
-		return i, err
+	default:
+		if err := ch.record(&ch.starts[i], 0); err != nil {
+			return i, err
+		}
 	}
 	ch.mu.Lock()
-	ch.slots[i].began = began
+	ch.slots[i].began, ch.slots[i].first = began, first
 	ch.mu.Unlock()
 	return i, nil
 }
+
+// Ahead implements [gpu.Train].
+func (ch *Channel) Ahead(followed bool) { ch.joins, ch.ahead = true, followed }
 
 // beginUntimed is begin for a command of which only the end time is kept.
 func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
@@ -296,6 +317,11 @@ func (ch *Channel) awaitSlot(f uint64) error {
 // end finishes the command that begin began; err is the driver's error for it. A command whose end
 // can't be signalled is queued all the same, and poisons the context.
 func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
+	ahead := ch.ahead
+	ch.joins, ch.ahead = false, false
+	if ahead {
+		return ch.endUnsignalled(what, i, err, true)
+	}
 	defer ch.c.leave()
 	defer ch.putting.Unlock()
 	if err != nil {
@@ -340,11 +366,19 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 		ch.mu.Unlock()
 	}
 	fence, err := ch.end("launch", i, err)
-	if err == nil {
+	if err == nil && ch.firstOfTrain(i) {
 		// The GPU is at work already, so this costs the launch nothing.
 		ch.called(i, then)
 	}
 	return fence, err
+}
+
+// firstOfTrain reports whether the command in slot i began its train. The times of the others follow
+// from that one's.
+func (ch *Channel) firstOfTrain(i uint64) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.slots[i].began != inTrain
 }
 
 // called records that the call for the launch in slot i returned at then, on the host's clock.

@@ -23,7 +23,7 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	}
 	begin, end := ch.begin, ch.end
 	if len(src) <= wordSize {
-		begin, end = ch.beginUntimed, ch.endUnsignalled // nobody asks for its outcome, and it is urgent
+		begin, end = ch.beginUntimed, ch.endWord // nobody asks for its outcome, and it is urgent
 	}
 	i, err := begin(zeroed)
 	if err == nil && len(src) > 0 {

@@ -30,7 +30,7 @@ func (ch *Channel) signal(what string, i, f uint64) error {
 	if err == nil {
 		ch.mu.Lock()
 		s := &ch.slots[i]
-		s.end, s.waker, s.unsignalled = end, waker, false
+		s.end, s.waker, s.unsignalled, s.ahead = end, waker, false, false
 		ch.mu.Unlock()
 		// The word may reach f before the call returns.
 		ch.tail.Store(uintptr(end))
@@ -49,9 +49,10 @@ func (ch *Channel) signal(what string, i, f uint64) error {
 	return ch.c.Fault()
 }
 
-// endUnsignalled is end for an urgent word copy: the calls that queue its signals take longer than
-// the copy, and delay on the GPU what it is meant to stop.
-func (ch *Channel) endUnsignalled(what string, i uint64, err error) (gpu.Fence, error) {
+// endUnsignalled is end for a command whose end a later one's signals tell. One is a command that is
+// followed at once. The other is an urgent word copy: the calls that queue its signals take longer
+// than the copy, and delay on the GPU what it is meant to stop.
+func (ch *Channel) endUnsignalled(what string, i uint64, err error, ahead bool) (gpu.Fence, error) {
 	defer ch.c.leave()
 	defer ch.putting.Unlock()
 	if err != nil {
@@ -59,10 +60,16 @@ func (ch *Channel) endUnsignalled(what string, i uint64, err error) (gpu.Fence, 
 	}
 	f := ch.sent.Load() + 1
 	ch.mu.Lock()
-	ch.slots[i].unsignalled = true
+	ch.slots[i].unsignalled, ch.slots[i].ahead = true, ahead
 	ch.mu.Unlock()
 	ch.sent.Store(f)
 	return gpu.Fence(f), nil
+}
+
+// endWord is end for a word copy.
+func (ch *Channel) endWord(what string, i uint64, err error) (gpu.Fence, error) {
+	ch.joins, ch.ahead = false, false
+	return ch.endUnsignalled(what, i, err, false)
 }
 
 // signalAll queues the signals for all queued commands. It may have to wait until a command has

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia/cuda"
 )
 
 // Outcome returns the outcome of a command. If a fault ended the context, the first unfinished
@@ -12,8 +13,7 @@ import (
 func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 	f := uint64(fence)
 	ch.mu.Lock()
-	s, latest, before := ch.slots[f%slotCount], ch.latest, ch.slots[(f-1)%slotCount].end
-	end, next := ch.slots[ch.nextSignalled(f)%slotCount].end, ch.awaited()
+	s, next := ch.slots[f%slotCount], ch.awaited()
 	ch.mu.Unlock()
 	done := ch.word.Load() - ch.base
 	sent := ch.sent.Load()
@@ -29,35 +29,87 @@ func (ch *Channel) Outcome(fence gpu.Fence) gpu.Outcome {
 		return gpu.Outcome{Err: fmt.Errorf("command dropped: %w", gpu.ErrPoisoned)}
 	}
 	var o gpu.Outcome
-	err := ch.c.do("read a command's times", func() (err error) {
-		if o.End, err = ch.c.clock.at(end); err != nil {
-			return err
-		}
-		switch o.Start = o.End; {
-		case s.began == recorded:
-			if o.Start, err = ch.c.clock.at(ch.starts[f%slotCount]); s.took > 0 && o.Start < s.called+otherContextDelay {
-				// The GPU passed the event during the launch call.
-				o.Start += min(s.took, maxCallTime) + ch.c.lag
-			}
-		case s.began == behind && latest.fence == f-1:
-			o.Start = latest.at
-		case s.began == behind:
-			o.Start, err = ch.c.clock.at(before)
-		}
-		o.Start = min(o.Start, o.End)
-		return err
-	})
-	if err != nil && fault == nil && ch.c.fault.Load() == nil {
+	t, err := ch.timesOf(f)
+	switch {
+	case err == nil:
+		o.Start, o.End = t.part(f)
+	case fault == nil && ch.c.fault.Load() == nil:
 		o.Err = err
 	}
-	if err == nil {
-		ch.mu.Lock()
-		if f > ch.latest.fence {
-			ch.latest = ended{f, o.End}
-		}
-		ch.mu.Unlock()
-	}
 	return o // the times are lost if a fault has ended the context since
+}
+
+// train is a row of commands whose ends are told together, mostly one command, and its times.
+type train struct {
+	first, last uint64
+	start, end  time.Duration
+}
+
+// part returns the times of command f: its part of the train's.
+func (t *train) part(f uint64) (start, end time.Duration) {
+	n, all := time.Duration(t.last-t.first+1), t.end-t.start
+	k := time.Duration(f - t.first)
+	return t.start + all*k/n, t.start + all*(k+1)/n
+}
+
+// trainAround returns the train of a command that has ended, without times, and the event at its end.
+// The caller holds mu.
+func (ch *Channel) trainAround(f uint64) (t train, end cuda.Event) {
+	t.first, t.last = f, f
+	if s := &ch.slots[f%slotCount]; s.began == inTrain {
+		t.first = s.first
+	}
+	slot := func(f uint64) *slot { return &ch.slots[f%slotCount] }
+	for sent := ch.sent.Load(); t.last < sent && slot(t.last).ahead && slot(t.last+1).began == inTrain; t.last++ {
+	}
+	if next := slot(t.last + 1); slot(t.last).ahead && t.last < ch.sent.Load() && next.began == recorded {
+		return t, ch.starts[(t.last+1)%slotCount] // what follows is of no train
+	}
+	return t, slot(ch.nextSignalled(t.last)).end
+}
+
+// timesOf returns the train of a command that has ended.
+func (ch *Channel) timesOf(f uint64) (train, error) {
+	ch.mu.Lock()
+	t := ch.train
+	if f != 0 && t.first <= f && f <= t.last {
+		ch.mu.Unlock()
+		return t, nil
+	}
+	var end cuda.Event
+	t, end = ch.trainAround(f)
+	s, latest, before := ch.slots[t.first%slotCount], ch.latest, ch.slots[(t.first-1)%slotCount].end
+	ch.mu.Unlock()
+	err := ch.c.do("read a command's times", func() (err error) {
+		if t.end, err = ch.c.clock.at(end); err != nil {
+			return err
+		}
+		switch t.start = t.end; {
+		case s.began == recorded:
+			if t.start, err = ch.c.clock.at(ch.starts[t.first%slotCount]); s.took > 0 && t.start < s.called+otherContextDelay {
+				// The GPU passed the event during the launch call.
+				t.start += min(s.took, maxCallTime) + ch.c.lag
+			}
+		case s.began == behind && latest.fence == t.first-1:
+			t.start = latest.at
+		case s.began == behind:
+			t.start, err = ch.c.clock.at(before)
+		}
+		t.start = min(t.start, t.end)
+		return err
+	})
+	if err != nil {
+		return t, err
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if t.last > ch.latest.fence {
+		ch.latest = ended{t.last, t.end}
+	}
+	if t.first < t.last {
+		ch.train = t
+	}
+	return t, nil
 }
 
 // maxCallTime bounds the time from the start of a launch call until its doorbell rings. A longer
@@ -84,7 +136,7 @@ func (ch *Channel) Glimpse(fence gpu.Fence) (o gpu.Outcome, ok bool) {
 	ch.mu.Lock()
 	s, last, latest := ch.slots[f%slotCount], ch.lastPoll, ch.latest
 	ch.mu.Unlock()
-	if s.fence != f || last.fence != f || s.kernel == nil || s.called == 0 || last.at-last.before > glimpseWithin ||
+	if s.fence != f || last.fence != f || s.kernel == nil || s.called == 0 || s.began == inTrain || last.at-last.before > glimpseWithin ||
 		ch.c.fault.Load() != nil || ch.dead.Load() {
 		return o, false
 	}

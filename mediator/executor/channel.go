@@ -61,6 +61,7 @@ type channel struct {
 	vector     int
 	gpu        gpu.Channel
 	prompt     gpu.Prompt // the same channel, or nil
+	train      gpu.Train  // likewise
 
 	sub  *abi.SubmissionReader
 	com  *abi.CompletionWriter
@@ -87,6 +88,10 @@ type channel struct {
 
 	waiter waiter
 	onGPU  ongoing
+
+	// led is how many commands the newest train has, and ledWork how long they are expected to take.
+	led     int
+	ledWork time.Duration
 
 	// job is the launch that later commands wait for, or nil. second is a launch that was put on
 	// the GPU behind it all the same. jobs holds both for reuse of their memory.
@@ -141,6 +146,7 @@ func newChannel(x *Executor, c ipc.Channel) (*channel, error) {
 		return nil, err
 	}
 	ch.prompt, _ = ch.gpu.(gpu.Prompt) // nil where it is not
+	ch.train, _ = ch.gpu.(gpu.Train)
 	ch.waiter.start(ch.gpu, x.slot)
 	return ch, nil
 }

@@ -95,6 +95,7 @@ func (c *command) launchNow(p *pending, f *function) error {
 		return errWaits
 	}
 	x.resume()
+	c.lead(p.estimate.work, !p.estimate.long)
 	if err := p.onGPU(c.ch.gpu.Launch(&x.gl)); err != nil {
 		x.release(p.estimate)
 		return err

@@ -94,6 +94,7 @@ func copyIn(c *command, p *pending) error {
 		return err
 	}
 	p.copied = t.Size
+	c.leadCopy(t.Size)
 	return p.onGPU(c.ch.gpu.CopyIn(gpu.Ptr(t.Dst), src))
 }
 
@@ -107,6 +108,7 @@ func copyOut(c *command, p *pending) error {
 		return err
 	}
 	p.copied = t.Size
+	c.leadCopy(t.Size)
 	return p.onGPU(c.ch.gpu.CopyOut(dst, gpu.Ptr(t.Src)))
 }
 

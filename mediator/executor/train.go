@@ -1,0 +1,58 @@
+package executor
+
+import (
+	"time"
+
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// A train is a row of short commands that the guest has queued one behind the other, and that the
+// GPU tells of together (see [gpu.Train]). To have an H100 tell of each takes as long as to launch a
+// kernel: a program that queues short kernels would be half as fast as without vgpud. The guest
+// sees the first ones' ends as late as the last one's.
+const (
+	// maxTrain is the most commands of a train.
+	maxTrain = 16
+	// trainWork is how long a train is expected to take at most.
+	trainWork = 100 * time.Microsecond
+	// trainCopy is the longest copy in a train, in bytes, and trainCopyWork what it counts for.
+	trainCopy     = 64 << 10
+	trainCopyWork = 5 * time.Microsecond
+)
+
+// lead says whether the current command, which is about to go to the GPU and expected to take d, is
+// followed by another of its train. known is false for a launch that may take any time.
+func (c *command) lead(d time.Duration, known bool) {
+	ch := c.ch
+	if ch.train == nil {
+		return
+	}
+	if ch.led++; ch.led == 1 {
+		ch.ledWork = 0
+	}
+	ch.ledWork += d
+	followed := known && ch.led < maxTrain && ch.ledWork < trainWork && ch.x.o.Page.Mode() == ipc.ModeFree && ch.follows()
+	if !followed {
+		ch.led = 0
+	}
+	ch.train.Ahead(followed)
+}
+
+// leadCopy is lead for a copy of so many bytes.
+func (c *command) leadCopy(bytes uint64) { c.lead(trainCopyWork, bytes <= trainCopy) }
+
+// follows reports whether a command for the GPU was fetched behind the current one.
+func (ch *channel) follows() bool {
+	next := ch.next + abi.Span(&ch.fetched[ch.next])
+	if next >= ch.held {
+		return false
+	}
+	switch h, err := abi.DecodeHeader(&ch.fetched[next]); {
+	case err != nil:
+		return false
+	case h.Op == abi.OpLaunch, h.Op == abi.OpCopyIn, h.Op == abi.OpCopyOut:
+		return true
+	}
+	return false
+}
