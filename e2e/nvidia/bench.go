@@ -36,7 +36,7 @@ var parts = []part{
 	{"cost", []string{"accounting_cost_10us", "accounting_cost_median_10us", "accounting_cost_100us", "accounting_cost_median_100us"}, 150 * time.Second, false, cost},
 	{"fair", []string{"fair_distance"}, 215 * time.Second, false, fair},
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, false, transform},
-	{"cuda", []string{"cuda_programs_failed", "cuda_launch_call_us", "cuda_whole_ratio"}, 150 * time.Second, false, cudaPrograms},
+	{"cuda", []string{"cuda_programs_failed", "cuda_launch_call_us", "cuda_whole_ratio"}, 180 * time.Second, false, cudaPrograms},
 	{faultsPart, nil, 70 * time.Second, false, faults},
 	{"soak", []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
 }

@@ -205,7 +205,7 @@ func (c *cudaTenant) whole(ctx context.Context) error {
 	var wrong []string
 	var runs []float64
 	once := func(name string, guest bool) (ran, error) {
-		r := c.run(ctx, guest, program, name, fmt.Sprint(pick(c.bench, 1, 100, 100)))
+		r := c.run(ctx, guest, program, name, fmt.Sprint(pick(c.bench, 1, 100, 200)))
 		if r.err != nil {
 			return r, fmt.Errorf("%s, in a guest %v: %w", name, guest, r.err)
 		}

@@ -15,7 +15,7 @@ const (
 	// maxTrain is the most commands of a train.
 	maxTrain = 16
 	// trainWork is how long a train is expected to take at most.
-	trainWork = 100 * time.Microsecond
+	trainWork = 250 * time.Microsecond
 	// trainCopy is the longest copy in a train, in bytes, and trainCopyWork what it counts for.
 	trainCopy     = 64 << 10
 	trainCopyWork = 5 * time.Microsecond

@@ -1,6 +1,8 @@
 /* Streams and events: order, overlap, the default streams, times. */
 #include "check.h"
 
+#include <time.h>
+
 #include <pthread.h>
 
 enum { LONG = 3000000 };
@@ -72,6 +74,13 @@ static void legacy(void) {
   OK(cuStreamDestroy(t));
 }
 
+/* now returns the time in milliseconds. */
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
+}
+
 static void events(void) {
   CUstream s, t;
   CUevent start, end, plain, never;
@@ -89,6 +98,7 @@ static void events(void) {
   OK(cuMemsetD32(p, 0, 1));
   OK(cuCtxSynchronize());
 
+  double from = now();
   OK(cuEventRecord(start, s));
   launch_spin(s, LONG);
   launch_fill(s, 7);
@@ -109,7 +119,7 @@ static void events(void) {
   TRUE(v == 8);
   OK(cuEventElapsedTime(&ms, start, end));
   OK(cuEventElapsedTime_v2(&ms2, start, end));
-  TRUE(ms > 0.1 && ms < 600000 && ms == ms2);
+  TRUE(ms > 0 && ms < now() - from && ms == ms2);
   WANT(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, start, never));
   WANT(CUDA_ERROR_INVALID_HANDLE, cuEventElapsedTime(&ms, start, plain));
   WANT(CUDA_ERROR_INVALID_HANDLE, cuEventRecord((CUevent)s, s));

@@ -13,8 +13,8 @@ const (
 	// MaxList is the most units that a list of units to run has.
 	MaxList = 65_536
 	// MaxSkippedList is the most units of a launch that records what it skips in a list. A launch of
-	// more has a bitmap: for its place in a list each block waits until an atomic operation has
-	// answered, and thousands of blocks may have to come and go before the GPU is free.
+	// more has a bitmap, for which no block waits until an atomic operation has answered, and of
+	// which less is read back.
 	MaxSkippedList = 1_024
 	// MaxUnits is the most units that an early exit can have: a bitmap of 1 MiB.
 	MaxUnits = 8_388_608
