@@ -80,8 +80,8 @@ type Prompt interface {
 // Train is a [Channel] that can tell of several commands' ends at once, where telling of each takes
 // longer than a short command does.
 type Train interface {
-	// Ahead says whether the next command is followed at once by another of the channel. If it is,
-	// its end may be told together with that one's; Done sees to it where none follows after all.
+	// Ahead announces the next command. If another of the channel follows it at once, its end may be
+	// told together with that one's; Done sees to it where none follows after all.
 	// Times of commands whose ends are told together are equal parts of the time of all. A fault in
 	// one of them is the last one's.
 	Ahead(followed bool)

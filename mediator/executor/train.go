@@ -21,8 +21,9 @@ const (
 	trainCopyWork = 5 * time.Microsecond
 )
 
-// lead says whether the current command, which is about to go to the GPU and expected to take d, is
-// followed by another of its train. known is false for a launch that may take any time.
+// lead announces the current command, which is about to go to the GPU and expected to take d, and
+// another of its train behind it, if there is one. known is false for a launch that may take any
+// time.
 func (c *command) lead(d time.Duration, known bool) {
 	ch := c.ch
 	if ch.train == nil {
