@@ -26,10 +26,12 @@ endif
 all: build
 
 # Only what has a C library has C in it: the rest runs wherever it is copied. The
-# libraries for tenants' CUDA programs go to bin/lib.
+# libraries for tenants' CUDA programs go to bin/lib. vgpu-nvml's functions are found when it has
+# loaded NVIDIA's library, so the dynamic linker must not look for them at the start.
 build: build-deps
 	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
-	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,now"' -o $(BIN)/ $(addprefix ./cmd/,$(WITH_C))
+	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,now"' -o $(BIN)/ ./cmd/vgpu-libvirt
+	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,lazy"' -o $(BIN)/ ./cmd/vgpu-nvml
 	GO=$(GO) scripts/cuda-libs.sh $(BIN)/lib
 	@$(MAKE) --no-print-directory $(BIN)/lib/libcudart.so.13
 

@@ -32,27 +32,33 @@ find "$stage" -type f \( -path '*/sbin/*' -o -name vgpu-hook -o -name '*.so*' \)
 date=$(git log -1 --format=%cD 2>/dev/null || date -R)
 # RPM's scripts call systemctl. What Debian's call instead obeys the administrator's policy-rc.d
 # and remembers what was enabled; there, a trigger renews the linker's cache.
-mkdir "$stage/rpm" "$stage/deb"
+mkdir -p "$stage/scripts/rpm" "$stage/scripts/deb"
 for script in vgpud vgpu-agent; do
 	for step in postinst prerm postrm; do
-		cp "scripts/packages/$script.$step" "$stage/rpm/"
+		cp "scripts/packages/$script.$step" "$stage/scripts/rpm/"
 		sed -E 's/systemctl (start|stop|try-restart) /deb-systemd-invoke \1 /; s/systemctl (enable|disable) /deb-systemd-helper \1 /; /^\s*ldconfig$/d' \
-			"scripts/packages/$script.$step" >"$stage/deb/$script.$step"
+			"scripts/packages/$script.$step" >"$stage/scripts/deb/$script.$step"
 	done
 done
 mkdir -p "$out"
 rm -f "$out"/*.deb "$out"/*.rpm
 for package in vgpud vgpu-agent; do
+	# RPMs have their own ways to tell licence and history, and another directory for zsh.
+	mkdir -p "$stage/rpm" "$stage/deb"
+	cp -al "$stage/$package" "$stage/rpm/$package"
+	mv "$stage/$package" "$stage/deb/$package"
+	mv "$stage/rpm/$package/usr/share/zsh/vendor-completions" "$stage/rpm/$package/usr/share/zsh/site-functions"
+	install -D -m 0644 LICENSE "$stage/rpm/$package/usr/share/licenses/$package/LICENSE"
 	{
 		printf 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: vgpud\n\n'
 		printf 'Files: *\nCopyright: 2026 the authors of vgpud\nLicense: Apache-2.0\n On Debian systems, see /usr/share/common-licenses/Apache-2.0.\n'
 	} >"$stage/copyright"
-	install -D -m 0644 "$stage/copyright" "$stage/$package/usr/share/doc/$package/copyright"
-	install -D -m 0644 "scripts/packages/$package.lintian" "$stage/$package/usr/share/lintian/overrides/$package"
+	install -D -m 0644 "$stage/copyright" "$stage/deb/$package/usr/share/doc/$package/copyright"
+	install -D -m 0644 "scripts/packages/$package.lintian" "$stage/deb/$package/usr/share/lintian/overrides/$package"
 	printf '%s (%s-0vgpud1) stable; urgency=medium\n\n  * The history is in the repository.\n\n -- %s  %s\n' \
-		"$package" "$version" "$maintainer" "$date" | gzip -9n >"$stage/$package/usr/share/doc/$package/changelog.Debian.gz"
+		"$package" "$version" "$maintainer" "$date" | gzip -9n >"$stage/deb/$package/usr/share/doc/$package/changelog.Debian.gz"
 	for format in rpm deb; do
-		sed "s,@STAGE@,$stage,g; s,@SCRIPTS@,$stage/$format,g; s,@VERSION@,$version,g; s,@MAINTAINER@,$maintainer,g" "scripts/packages/$package.yaml" >"$stage/$package.yaml"
+		sed "s,@STAGE@,$stage/$format,g; s,@SCRIPTS@,$stage/scripts/$format,g; s,@VERSION@,$version,g; s,@MAINTAINER@,$maintainer,g" "scripts/packages/$package.yaml" >"$stage/$package.yaml"
 		# dpkg knows no field License.
 		[ "$format" != deb ] || sed -i '/^license:/d' "$stage/$package.yaml"
 		${GO:-go} run "$nfpm" package -f "$stage/$package.yaml" -p "$format" -t "$out" >/dev/null

@@ -10,7 +10,7 @@
 #   tools/        debootstrap, unpacked
 #   archives/     what debootstrap downloaded
 #   clean.tar     a minimal trixie with systemd, D-Bus and AppArmor
-#   lint.tar      what lintian needs on top of a minimal trixie
+#   lint.tar      the same with lintian, rpm and rpmlint
 #   vmlinuz       Debian's kernel for virtual machines
 #   initrd.cpio   loads the driver of the VM's disk and starts its init
 #
@@ -66,7 +66,7 @@ bootstrap() {
 # lint fills $1 with lint.tar, from clean.tar.
 lint() {
 	local dir=$1
-	say "adding lintian"
+	say "adding lintian, rpm and rpmlint"
 	rm -rf "$dir/clean"
 	mkdir "$dir/clean"
 	tar -C "$dir/clean" -xf "$deps/clean.tar"
@@ -75,9 +75,9 @@ lint() {
 	if ! env -u TMPDIR unshare --mount --pid --fork --mount-proc="$dir/clean/proc" chroot "$dir/clean" sh -ec '
 		export DEBIAN_FRONTEND=noninteractive
 		apt-get update -qq
-		apt-get install -qq -y --no-install-recommends lintian' >"$dir/log" 2>&1; then
+		apt-get install -qq -y --no-install-recommends lintian rpm rpmlint' >"$dir/log" 2>&1; then
 		grep -A 3 '^Setting up ca-cert\|rror' "$dir/log" | tail -n 40 >&2
-		die "lintian can't be installed"
+		die "lintian, rpm and rpmlint can't be installed"
 	fi
 	rm -rf "$dir"/clean/var/cache/apt/archives/*.deb "$dir"/clean/var/lib/apt/lists/*
 	tar -C "$dir/clean" -cf "$dir/lint.tar" .

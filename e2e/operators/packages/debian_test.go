@@ -29,7 +29,7 @@ func TestDebian(t *testing.T) {
 		r.run(command)
 	}
 	install(operators.Built(t).Earlier(t, names...))
-	checkInstalled(r)
+	checkInstalled(r, "zsh/vendor-completions")
 	r.run("systemctl is-enabled vgpu-agent")
 	if out, err := r.try("systemctl is-enabled vgpud"); err == nil {
 		t.Errorf("vgpud is enabled before its configuration knows the host's GPUs: %s", out)
@@ -45,7 +45,7 @@ func TestDebian(t *testing.T) {
 	if now := r.run("dpkg-query -W vgpud vgpu-agent"); now == old || strings.Contains(now, "earlier") {
 		t.Errorf("after the upgrade there is %s, before it there was %s", now, old)
 	}
-	checkInstalled(r)
+	checkInstalled(r, "zsh/vendor-completions")
 	r.run(start + "vgpuctl get vms -o name")
 
 	r.run("systemctl enable vgpud vgpud-softgpu@gpu0")
@@ -83,11 +83,13 @@ vgpuctl get gpus
 vgpuctl create vm web1 --weight 2
 `
 
-// checkInstalled checks what an installed version put in place, whichever package manager did.
-func checkInstalled(r *root) {
+// checkInstalled checks what an installed version put in place, whichever package manager did. zsh is
+// the directory of completions for zsh, in /usr/share.
+func checkInstalled(r *root, zsh string) {
 	r.tb.Helper()
 	r.run(`
 vgpud --version; vgpuctl --version; vgpu-agent --version
+vgpu-nvml </dev/null 2>&1 | grep 'libnvidia-ml.so.1 is missing' # it starts where there is no NVIDIA driver
 vgpud serve --check --config /etc/vgpud/vgpud.yaml
 SYSTEMD_LOG_LEVEL=err systemd-analyze verify --man=no vgpud.service vgpud-softgpu@gpu0.service vgpu-agent.service
 test "$(getent group vgpu-guests)" = vgpu-guests:x:1879048192:
@@ -98,6 +100,6 @@ test -x /etc/libvirt/hooks/qemu.d/50-vgpu
 for page in 8/vgpud.8 1/vgpuctl.1 5/vgpud.yaml.5 5/vgpu-hook.yaml.5 5/vgpu-domain.5 8/vgpu-agent.8; do
 	test -s /usr/share/man/man$page.gz || { echo "no manual page $page"; exit 1; }
 done
-for file in bash-completion/completions/vgpuctl zsh/vendor-completions/_vgpuctl fish/vendor_completions.d/vgpuctl.fish; do test -s /usr/share/$file; done
+for file in bash-completion/completions/vgpuctl ` + zsh + `/_vgpuctl fish/vendor_completions.d/vgpuctl.fish; do test -s /usr/share/$file; done
 `)
 }
