@@ -61,15 +61,15 @@ type bounded struct {
 // allowance is the record of a guest's quota.
 type allowance struct {
 	usage
+	need  quota.Need
 	meter quota.Meter
 	use   quota.Use // in the newest phase
 	// held reports whether the guest's budget is spent.
 	held bool
 	// away reports whether it was suspended in the newest quiet phase.
 	away bool
-	// withheld is how long the GPU was kept free for it, or for another guest while its launches
-	// waited, as far as that is not accounted yet. waits reports whether its launches wait since
-	// the newest state.
+	// withheld is how long the GPU was kept free for it, or its launches waited, as far as that is
+	// not accounted yet. waits reports whether its launches wait since the newest state.
 	withheld time.Duration
 	waits    bool
 	// wantSuspended reports whether the policy wants the guest suspended, and wantReason why.
@@ -179,16 +179,21 @@ func (b *bounded) account(ev *Event, st *State) {
 		a := &b.of[i]
 		kept := b.takeKeptIdle(g.ID)
 		used, unused := b.spent(ev, a.idled(ev, g, factor, kept), a, factor)
-		a.observe(g, phaseUse{
+		wasted := a.observe(g, phaseUse{
 			used: used, unused: unused, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round, turns: st.Slices.Max > 0, keep: keep,
 		})
+		if g.Active {
+			a.need.Observe(quota.Seen{Used: used, Pauses: factor * float64(g.NoWork), Left: wasted, Suspended: g.Suspended}, keep)
+		}
 		used = max(used+float64(g.Charged), 0)
 		given += used
 		if i == 0 {
 			given += factor * float64(g.Idle)
 		}
 		used += float64(kept) // which the GPU was idle
-		a.use = quota.Use{Used: used, Unused: unused, Works: working(g, ev.Length), Demand: a.demand()}
+		works := working(g, ev.Length)
+		unused = max(unused-(1-works)*factor*float64(ev.Length), 0) // some of it is time without work
+		a.use = quota.Use{Used: used, Unused: unused, Works: works, Demand: a.need.Demand()}
 	}
 	for i := range st.Guests {
 		g := &st.Guests[i]
@@ -215,16 +220,28 @@ func (b *bounded) pass(now time.Duration, st *State) {
 	}
 }
 
-// withhold finds out which guests' launches wait from now on while the GPU is kept free for another
-// guest.
+// withhold finds out which guests' launches wait from now on for a verdict, or for another guest
+// that the GPU is kept free for. If the GPU is idle meanwhile, that is not for want of their work:
+// between two launches of a guest whose turn it is, for instance.
 func (b *bounded) withhold(st *State) {
-	if !b.quotas || b.idleKeeper == nil || !b.idleKeeper.keepsIdle() {
+	if !b.quotas || b.idleKeeper == nil {
 		return
 	}
 	for i := range st.Launches {
 		l := &st.Launches[i]
 		if a := b.get(l.Guest); a != nil && !l.Running {
 			a.waits, b.waiting = true, true
+		}
+	}
+	if b.idleKeeper.keepsIdle() {
+		return
+	}
+	// A guest that has its turn leaves idle time unused.
+	for i := range st.Launches {
+		if l := &st.Launches[i]; l.Running {
+			if a := b.get(l.Guest); a != nil {
+				a.waits = false
+			}
 		}
 	}
 }

@@ -23,9 +23,10 @@
 // excess is at most what the guest uses between two decisions: a round, and what runs on when it
 // is suspended.
 //
-// The debt grows with the time that the GPU gave to any guest, and shrinks by what the guest used
-// or left unused. What it could not use lapses; for a guest that uses less than half of its
-// guarantee, the debt grows at twice what it uses.
+// The debt grows with the time that the GPU gave to any guest while the guest had work, and shrinks
+// by what the guest used or left unused. What it could not use lapses: for a guest that needs less
+// than half of its guarantee, the debt grows at twice what it needs. A guest's [Need] is what it
+// would use by itself, not what it gets beside others.
 //
 // A budget is judged at every charge. Its period is a day, a week from Monday on, or a month, by
 // the wall clock in a given time zone. An [Account] keeps what was used in the latest periods by

@@ -47,7 +47,7 @@ type Meter struct {
 
 // Use is what a guest did in a phase, in nanoseconds.
 type Use struct {
-	// Used is GPU time, and Unused time that the guest could have used.
+	// Used is GPU time, and Unused time that the guest, which had work, could have used.
 	Used, Unused float64
 	// Works is the part of the phase, 0 to 1, in which the guest had work, and Demand the part of
 	// the GPU that it would use by itself.

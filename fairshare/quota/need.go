@@ -1,0 +1,50 @@
+package quota
+
+import "time"
+
+// Need estimates which part of the GPU a guest could use, for its guarantee. It forgets nothing
+// when the guest pauses, and learns nothing while the guest is suspended: a guest that is kept from
+// the GPU needs what it needed before. The zero value is a guest of which nothing is known, which
+// is taken to need all of it.
+type Need struct {
+	// used is GPU time, pauses time without work, and left time in which the guest had work and
+	// left the GPU idle, in nanoseconds. Newer phases count more than older ones.
+	used, pauses, left float64
+}
+
+// Seen is what was seen of a guest with work in a phase, in nanoseconds.
+type Seen struct {
+	// Used is GPU time, and Pauses time without work.
+	Used, Pauses float64
+	// Left is time in which the guest had work and left the GPU idle, while others had a use for
+	// it.
+	Left float64
+	// Suspended reports whether the guest was suspended.
+	Suspended bool
+}
+
+// presumed is how much use a guest is assumed to have had of the GPU beside its pauses: little may
+// be known of it yet.
+const presumed = time.Millisecond
+
+// Observe adds a phase, after which earlier ones count keep times as much as before it.
+func (n *Need) Observe(s Seen, keep float64) {
+	if s.Suspended {
+		return
+	}
+	n.used = keep*n.used + s.Used
+	n.pauses = keep*n.pauses + s.Pauses
+	n.left = keep*n.left + s.Left
+}
+
+// Demand returns the part of the GPU, 0 to 1, that the guest would use if it had the GPU for
+// itself. Time in which it waits for others does not count.
+func (n *Need) Demand() float64 {
+	some := n.used + float64(presumed)
+	demand := some / (some + n.pauses)
+	if n.left > 0 {
+		// A guest that never used what was left to it only shows work.
+		demand = min(demand, n.used/(n.used+n.left))
+	}
+	return demand
+}
