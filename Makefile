@@ -21,7 +21,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-preempt bundle-nvidia clean
+.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-quota bench-preempt bundle-nvidia clean
 
 all: build
 
@@ -151,6 +151,10 @@ bench-vm: vm-deps
 # LoGA's figures 7 to 11 in simulated time, to docs/results.
 bench-loga:
 	$(GO) run ./e2e/papers/loga -out docs/results
+
+# How well caps, guarantees and budgets hold in simulated time, to docs/results.
+bench-quota:
+	$(GO) run ./e2e/quotas -out docs/results
 
 # EffiSha's figures 9 to 15 and FLEP's 7 to 17 on a model of an H100, to
 # docs/results.
