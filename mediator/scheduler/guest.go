@@ -209,12 +209,18 @@ func (g *Guest) Bill() ipc.Bill { return g.current().Bill }
 // Suspended reports whether the newest verdict suspends the guest.
 func (g *Guest) Suspended() bool { return g.current().Suspend }
 
-// charge adds GPU time to the bill, of which executors have counted executed in all.
-func (g *Guest) charge(d, executed time.Duration) {
-	g.update(func(o *Orders) {
-		o.Bill.Used += d
-		o.Bill.Executed = max(o.Bill.Executed, executed)
-	})
+// charge adds GPU time to the bill, of which executors have counted executed in all, and returns
+// what the guest was charged in all.
+func (g *Guest) charge(d, executed time.Duration) (used time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	b := &g.orders.Bill
+	if d != 0 || executed > b.Executed { // else the executors know
+		b.Used += d
+		b.Executed = max(b.Executed, executed)
+		g.publish()
+	}
+	return b.Used
 }
 
 // ChargeUnwatched adds GPU time to the bill that no daemon watched.

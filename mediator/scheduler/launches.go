@@ -101,32 +101,68 @@ func (l *launches) setEvictionDeadline(d time.Duration) {
 	l.queue.SetEvictionDeadline(d)
 }
 
-// deadline returns by when a launch that is told now to leave must have left; 0 is never. While
-// other commands are on the GPU, the launch may have to wait until it is on itself and sees that it
-// is to leave: for each of them as long as a kernel of that guest may run.
+// onGPU is what commands that are on the GPU may take, if each runs for as long as its guest's may.
+type onGPU struct {
+	known bool
+	time  time.Duration // of those whose time is limited, at most launchqueue.MaxDuration
+	// endless counts contexts with commands that may run for ever.
+	endless int
+}
+
+// lookAtGPU adds up what the commands that are on the GPU may take.
 //
 // Preconditions: s.roster and s.mu are held.
-func (s *Scheduler) deadline(guests []*Guest, l *launchqueue.Launch, now time.Duration) time.Duration {
+func (s *Scheduler) lookAtGPU(guests []*Guest) (on onGPU) {
+	on.known = true
+	for _, g := range guests {
+		limit := commandLimit(g)
+		for i := range ipc.MaxContexts {
+			n := min(g.o.Executors.Outstanding(i), mostOutstanding)
+			switch {
+			case n == 0:
+			case limit == 0:
+				on.endless++
+			default:
+				on.time = min(on.time+time.Duration(n)*limit, launchqueue.MaxDuration)
+			}
+		}
+	}
+	return on
+}
+
+// commandLimit returns how long a guest's command may be on the GPU; 0 is for ever.
+func commandLimit(g *Guest) time.Duration {
+	return min(max(g.TimeLimit(), 0), launchqueue.MaxDuration)
+}
+
+// deadline returns by when a launch that is told now to leave must have left; 0 is never. While
+// other commands are on the GPU, the launch may have to wait until it is on itself and sees that it
+// is to leave: for each of them as long as a kernel of that guest may run. on is looked at once for
+// several launches.
+//
+// Preconditions: s.roster and s.mu are held.
+func (s *Scheduler) deadline(guests []*Guest, l *launchqueue.Launch, now time.Duration, on *onGPU) time.Duration {
 	in := s.launches.evictionDeadline
 	if in <= 0 {
 		return 0
 	}
-	for _, g := range guests {
-		for i := range ipc.MaxContexts {
-			n := min(g.o.Executors.Outstanding(i), mostOutstanding)
-			if g.id == l.Guest && i == l.Slot().Context && n > 0 {
-				n-- // itself
-			}
-			if n == 0 {
-				continue
-			}
-			if g.TimeLimit() <= 0 {
-				return 0
-			}
-			in = min(in+time.Duration(n)*min(g.TimeLimit(), launchqueue.MaxDuration), launchqueue.MaxDuration)
+	if !on.known {
+		*on = s.lookAtGPU(guests)
+	}
+	others, endless := on.time, on.endless
+	if g := guestWith(guests, l.Guest); g != nil {
+		switch own, limit := g.o.Executors.Outstanding(l.Slot().Context), commandLimit(g); {
+		case own == 0:
+		case limit > 0:
+			others = max(others-limit, 0) // itself
+		case own == 1:
+			endless--
 		}
 	}
-	return now + in
+	if endless > 0 {
+		return 0
+	}
+	return now + min(in+others, launchqueue.MaxDuration)
 }
 
 // mostOutstanding bounds how many commands of a context can be on the GPU.
@@ -202,6 +238,7 @@ func (s *Scheduler) settleEviction(guests []*Guest, l *launchqueue.Launch, cost 
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now time.Duration) {
 	ls := &s.launches
+	var on onGPU
 	for i := range verdicts {
 		v := &verdicts[i]
 		l := ls.queue.Find(v.Launch)
@@ -214,7 +251,7 @@ func (s *Scheduler) carryOut(guests []*Guest, verdicts []fairshare.Verdict, now 
 				ls.queue.Drop(l, func(c launchqueue.Change) { s.launchChanged(guests, c) })
 				ls.timers.readBy(now)
 			}
-		case v.Action == fairshare.Evict && l.Evict(v.BelowSM, now, s.deadline(guests, l, now)):
+		case v.Action == fairshare.Evict && l.Evict(v.BelowSM, now, s.deadline(guests, l, now, &on)):
 			ls.ledger.Requested(*v)
 			ls.busyWait.evicts(now)
 			ls.evictions.Ask(v.Spatial)

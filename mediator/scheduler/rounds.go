@@ -156,23 +156,24 @@ func (s *Scheduler) charge(guests []*Guest, scale float64, elapsed time.Duration
 			bill *= scale
 		}
 		bill += float64(st.Late)
-		g.charge(time.Duration(bill), g.recent.executed)
-		s.chargeBudget(g, st)
+		used := g.charge(time.Duration(bill), g.recent.executed)
+		s.chargeBudget(g, st, used)
 		g.recent.used = keep*g.recent.used + bill
 		g.recent.elapsed = keep*g.recent.elapsed + float64(elapsed)
 	}
 	s.updateShares(guests)
 }
 
-// chargeBudget charges a guest's budgets, and applies what they mean to the decision that follows.
+// chargeBudget charges a guest's budgets up to what it was charged in all, and applies what they
+// mean to the decision that follows.
 //
 // Preconditions: s.mu is held.
-func (s *Scheduler) chargeBudget(g *Guest, st *fairshare.Guest) {
+func (s *Scheduler) chargeBudget(g *Guest, st *fairshare.Guest, used time.Duration) {
 	if g.o.Budget == nil {
 		return
 	}
 	was := g.sanction
-	if g.setSanction(g.o.Budget.Charge(g.Bill().Used)); g.sanction == was {
+	if g.setSanction(g.o.Budget.Charge(used)); g.sanction == was {
 		return
 	}
 	t := g.bounded()
