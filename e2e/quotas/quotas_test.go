@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +104,22 @@ func TestConclusions(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, r.conclusions()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPageIsOfTheResults checks that the page in docs/results is that of the JSON file beside it.
+func TestPageIsOfTheResults(t *testing.T) {
+	const dir = "../../docs/results"
+	r, err := readReport(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(dir + "/quota.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(strings.Split(r.page(), "\n"), strings.Split(string(page), "\n")); diff != "" {
+		t.Errorf("docs/results/quota.md is not what quota.json gives: run make bench-quota (-want +got):\n%s", diff)
 	}
 }
 
