@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func testInterval(t *testing.T, kernels uint64, latencies ...float64) interval {
 func TestContrast(t *testing.T) {
 	none, evict := testInterval(t, 200, 30, 10, 20), testInterval(t, 190, 2, 9, 1)
 	want := Preemption{
-		UrgentLatency: Contrast{20, 4}, UrgentLatency50: Contrast{20, 2}, UrgentLatency99: Contrast{30, 9}, UrgentKernels: Contrast{3, 3},
+		UrgentLatency: Contrast{20, 4}, UrgentLatency50: Contrast{20, 2}, UrgentLatencyMax: Contrast{30, 9}, UrgentKernels: Contrast{3, 3},
 		BatchThroughputRatio: 0.95, BatchKernelsPerSec: Contrast{20, 19}, Eviction: Quantiles{1, 4}, Evictions: 40,
 		Verified: true, Policy: preemptive,
 	}
@@ -67,6 +68,50 @@ func TestContrast(t *testing.T) {
 	}
 	if p := compare(interval{seconds: 1}, interval{seconds: 1}); p.Verified || p.BatchThroughputRatio != 0 || p.UrgentLatency != (Contrast{}) {
 		t.Errorf("of nothing: %+v", p)
+	}
+}
+
+// TestTurns: turns under a policy are summed up; a 99th percentile is said of enough launches only,
+// and otherwise the worst one; and a turn without checked results spoils the whole.
+func TestTurns(t *testing.T) {
+	var sum interval
+	for turn := range 3 {
+		latencies := make([]float64, 100)
+		for i := range latencies {
+			latencies[i] = float64(1 + i + 100*turn)
+		}
+		sum.add(testInterval(t, 200, latencies...))
+		p := compare(sum, sum)
+		if want := turn >= 1; (p.UrgentLatency99 != nil) != want || p.Turns != turn+1 || !p.Verified || p.UrgentLatencyMax.None != float64(100*(turn+1)) {
+			t.Errorf("after turn %d: %+v, want a percentile: %v", turn, p, want)
+		}
+		var out bytes.Buffer
+		if err := p.print(&out); err != nil {
+			t.Fatal(err)
+		}
+		want := fmt.Sprintf("worst %d.00 ms of %d launches", 100*(turn+1), 100*(turn+1))
+		if turn >= 1 {
+			want = fmt.Sprintf("99%% %d.00 ms, ", 99*(turn+1)) + want
+		} else {
+			want = " ms, " + want
+		}
+		if strings.Count(out.String(), want) != 2 {
+			t.Errorf("after turn %d, want twice %q:\n%s", turn, want, &out)
+		}
+	}
+	if sum.kernels != 600 || sum.seconds != 30 || sum.evictions != 120 {
+		t.Errorf("sums of three turns: %+v", sum)
+	}
+	for _, first := range []bool{true, false} {
+		spoiled := interval{}
+		for _, good := range []bool{first, !first} {
+			b := testInterval(t, 200, 1)
+			b.verified = good
+			spoiled.add(b)
+		}
+		if spoiled.verified {
+			t.Errorf("one of two turns is not verified (the first is: %v), and the sum is", first)
+		}
 	}
 }
 
