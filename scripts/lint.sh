@@ -4,6 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# say tells on standard error what takes a while.
+say() { echo "lint: $*" >&2; }
+
+say "gofmt, go vet, staticcheck and the floors; the first build takes some minutes"
 unformatted=$(find . -name '*.go' -not -path './.*' -print0 | xargs -0 gofmt -l)
 if [ -n "$unformatted" ]; then
 	echo "not gofmt'd:" >&2
@@ -11,5 +15,7 @@ if [ -n "$unformatted" ]; then
 	exit 1
 fi
 go vet -tags libvirt_dlopen ./...
+say "staticcheck"
 go tool staticcheck -tags libvirt_dlopen ./...
+say "floors"
 go test -count=1 ./e2e/floors

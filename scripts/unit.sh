@@ -29,6 +29,7 @@ run() { # flags of go test, each one word, and packages
 	if [ -n "$with" ]; then go test -json "${flags[@]}" -timeout 30m $with -rapid.seed=1 || failed=1; fi
 	return "$failed"
 }
+echo "unit: a line follows for each package, the first after some minutes of building; skipped and failed tests are listed in the end" >&2
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 go build -o "$report" ./scripts/testreport

@@ -6,10 +6,17 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 )
 
+// quiet is the time without a line after which one on standard error says what is under way. The
+// first package may take minutes to be built.
+const quiet = 20 * time.Second
+
 func main() {
-	if err := report(os.Stdin, os.Stdout); err != nil {
+	ticker := time.NewTicker(quiet)
+	defer ticker.Stop()
+	if err := report(os.Stdin, os.Stdout, os.Stderr, ticker.C); err != nil {
 		fmt.Fprintln(os.Stderr, "testreport:", err)
 		os.Exit(1)
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 )
 
 // event is an event of test2json (go doc test2json), or of go build, which has no package.
@@ -27,27 +28,75 @@ type reporter struct {
 	output  map[key]*strings.Builder
 	skipped []string
 	failed  []string
+	running []string // packages, in the order of their starts
+	done    int      // packages
+	printed bool     // since the last tick
+}
+
+// mostNamed bounds the packages that a line of progress names.
+const mostNamed = 4
+
+// underWay says which packages are tested now.
+func (r *reporter) underWay() string {
+	if len(r.running) == 0 {
+		return fmt.Sprintf("%d packages tested; tests are built", r.done)
+	}
+	named := strings.Join(r.running[:min(len(r.running), mostNamed)], ", ")
+	if more := len(r.running) - mostNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%d packages tested; %s under way", r.done, named)
 }
 
 // firstLines is how many lines of a failed test are repeated at the end. A test's own messages come
 // first, and logs that it adds as it ends may take hundreds of lines.
 const firstLines = 12
 
-// report copies the useful part of in to out. Lines that are no events are always copied.
-func report(in io.Reader, out io.Writer) error {
+// read is a line of the input, or the end of it.
+type read struct {
+	line string
+	err  error
+}
+
+// report copies the useful part of in to out. Lines that are no events are always copied. At each
+// tick it says on progress what is under way, unless something was printed since the last one.
+func report(in io.Reader, out, progress io.Writer, ticks <-chan time.Time) error {
 	r := &reporter{out: bufio.NewWriter(out), output: make(map[key]*strings.Builder)}
-	lines := bufio.NewReader(in)
-	for {
-		line, err := lines.ReadString('\n')
-		if line != "" {
-			r.add(line)
+	lines := make(chan read)
+	go func() {
+		defer close(lines)
+		b := bufio.NewReader(in)
+		for {
+			line, err := b.ReadString('\n')
+			lines <- read{line, err}
+			if err != nil {
+				return
+			}
 		}
-		if err == io.EOF {
-			break
+	}()
+	var failed error
+	for lines != nil {
+		select {
+		case l, ok := <-lines:
+			if !ok {
+				lines = nil
+				continue
+			}
+			if l.line != "" {
+				r.add(l.line)
+			}
+			if l.err != nil && l.err != io.EOF {
+				failed = fmt.Errorf("read the tests' events: %w", l.err)
+			}
+		case <-ticks:
+			if !r.printed {
+				fmt.Fprintln(progress, r.underWay())
+			}
+			r.printed = false
 		}
-		if err != nil {
-			return fmt.Errorf("read the tests' events: %w", err)
-		}
+	}
+	if failed != nil {
+		return failed
 	}
 	for k := range r.output { // cut off
 		r.show(k)
@@ -75,6 +124,9 @@ func (r *reporter) add(line string) {
 		return
 	}
 	k := key{e.Package, e.Test}
+	if e.Test == "" && e.Package != "" {
+		r.follow(e.Action, e.Package)
+	}
 	switch e.Action {
 	case "build-output":
 		_, _ = r.out.WriteString(e.Output)
@@ -96,6 +148,18 @@ func (r *reporter) add(line string) {
 	}
 	if e.Test == "" {
 		_ = r.out.Flush() // a package at a time
+	}
+}
+
+// follow notes the start and the end of a package.
+func (r *reporter) follow(action, pkg string) {
+	switch action {
+	case "start":
+		r.running = append(r.running, pkg)
+	case "pass", "skip", "fail":
+		r.running = slices.DeleteFunc(r.running, func(other string) bool { return other == pkg })
+		r.done++
+		r.printed = true
 	}
 }
 

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -53,10 +55,53 @@ failed:
   panic: oh
 `
 	var got strings.Builder
-	if err := report(strings.NewReader(events), &got); err != nil {
+	if err := report(strings.NewReader(events), &got, io.Discard, nil); err != nil {
 		t.Fatal(err)
 	}
 	if d := cmp.Diff(want, got.String()); d != "" {
 		t.Errorf("-want +got:\n%s", d)
+	}
+}
+
+// TestProgress: where nothing was printed since the last tick, a line says which packages are tested.
+func TestProgress(t *testing.T) {
+	in, w := io.Pipe()
+	ticks := make(chan time.Time)
+	var out, progress strings.Builder
+	done := make(chan error)
+	go func() { done <- report(in, &out, &progress, ticks) }()
+	send := func(lines ...string) {
+		for _, l := range lines {
+			if _, err := io.WriteString(w, l+"\n"); err != nil {
+				t.Error(err)
+			}
+		}
+		// What was sent is read before the ticks that follow it are.
+		if _, err := io.WriteString(w, "\n"); err != nil {
+			t.Error(err)
+		}
+	}
+	ticks <- time.Time{}
+	var starts []string
+	for _, p := range []string{"a", "b", "c", "d", "e", "f"} {
+		starts = append(starts, `{"Action":"start","Package":"`+p+`"}`)
+	}
+	send(starts...)
+	ticks <- time.Time{}
+	send(`{"Action":"output","Package":"b","Output":"ok b\n"}`, `{"Action":"pass","Package":"b"}`, `{"Action":"pass","Package":"d"}`)
+	ticks <- time.Time{} // a package's line was printed
+	ticks <- time.Time{}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	const want = "0 packages tested; tests are built\n0 packages tested; a, b, c, d and 2 more under way\n2 packages tested; a, c, e, f under way\n"
+	if progress.String() != want {
+		t.Errorf("progress:\n%swant:\n%s", &progress, want)
+	}
+	if !strings.HasPrefix(strings.TrimLeft(out.String(), "\n"), "ok b\n") {
+		t.Errorf("output: %q", &out)
 	}
 }
