@@ -165,6 +165,9 @@ func (h *fixedHost) UpdateVM(_ access.Caller, name string, u api.VMUpdate) (api.
 	if u.KernelTimeLimit != nil {
 		v.KernelTimeLimit = max(*u.KernelTimeLimit, 0)
 	}
+	if u.MemoryLimitBytes != nil {
+		v.MemoryLimitBytes = *u.MemoryLimitBytes
+	}
 	if u.Budget != nil {
 		v.Budget = &budget.Status{Budget: *u.Budget}
 	}

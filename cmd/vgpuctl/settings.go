@@ -10,6 +10,7 @@ import (
 	"vgpud/fairshare/quota"
 	"vgpud/internal/nearest"
 	"vgpud/mediator/api"
+	"vgpud/mediator/libvirt/domain"
 )
 
 // setting is a key of `vgpuctl set vm`.
@@ -68,6 +69,26 @@ var settings = []setting{
 				limit = v.KernelTimeLimit.String()
 			}
 			return shownIf(u.KernelTimeLimit != nil, limit)
+		},
+	},
+	{
+		key: "memory", like: []string{"1GiB", "4GiB", "16GiB", "none"},
+		parse: func(u *api.VMUpdate, s string) error {
+			var gpu domain.GPU
+			if s != "none" {
+				if err := gpu.Set("memory", s); err != nil {
+					return cli.Usagef("want a size such as 4GiB, or none")
+				}
+			}
+			u.MemoryLimitBytes = &gpu.Memory
+			return nil
+		},
+		shown: func(u *api.VMUpdate, v *api.VM) string {
+			limit := "none"
+			if v.MemoryLimitBytes > 0 {
+				limit = size(v.MemoryLimitBytes)
+			}
+			return shownIf(u.MemoryLimitBytes != nil, limit)
 		},
 	},
 	{

@@ -40,11 +40,15 @@ func newSetVM(o *options) *cobra.Command {
   priority=N            the highest priority that its launches may have
   kernel-time-limit=T   end a kernel after this much GPU time, such as 10s; none: never;
                         default: the daemon's setting
+  memory=SIZE           GPU memory that it may use, such as 4GiB; none
   budget=TIME/PERIOD    GPU time that it gets in a day, week or month, such as 10h/day; with
                         ,soft=TIME from when its use is reported, and ,at-hard=throttle to
                         have it get what others leave over in place of nothing; none
 
 A PART is written 0.25 or 25%.
+
+A lower limit of memory takes nothing away from programs; they get no more until they
+have given enough back. A program that runs already stays within the limit it began with.
 
 --live changes the running guest, at once, until it stops. --config changes the definition
 of its libvirt domain, from the domain's next start on. Both together do both. Without
@@ -211,7 +215,7 @@ func (s *setVM) definition(c *cobra.Command, places []place, before func() error
 // assigned formats what an update sets.
 func assigned(u *api.VMUpdate) string {
 	t := u.Apply(api.Terms{})
-	v := api.VM{Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling, KernelTimeLimit: t.KernelTimeLimit}
+	v := api.VM{Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling, KernelTimeLimit: t.KernelTimeLimit, MemoryLimitBytes: t.MemoryLimitBytes}
 	if u.Budget != nil {
 		v.Budget = &budget.Status{Budget: t.Budget}
 	}

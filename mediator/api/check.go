@@ -141,6 +141,9 @@ func (t Terms) Check() error {
 	if err := t.Budget.Check(); err != nil {
 		return fmt.Errorf("budget: %w: %w", err, ErrInvalid)
 	}
+	if err := CheckMemoryLimit(t.MemoryLimitBytes); err != nil {
+		return err
+	}
 	return CheckTimeLimit(t.KernelTimeLimit)
 }
 

@@ -27,6 +27,8 @@ type Terms struct {
 	// Budget bounds the GPU time that the guest gets in a day, week or month; the zero value is
 	// none.
 	Budget quota.Budget
+	// MemoryLimitBytes is the GPU memory that the guest may use; 0 means no limit.
+	MemoryLimitBytes uint64
 }
 
 // Peer is the process that may connect to a guest's socket, by one of the two.
@@ -262,7 +264,7 @@ type VMSpec struct {
 
 // Terms returns the requested terms.
 func (s *VMSpec) Terms() Terms {
-	t := Terms{Weight: s.Weight, Cap: s.Cap, Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling, KernelTimeLimit: s.KernelTimeLimit, Budget: s.Budget}
+	t := Terms{Weight: s.Weight, Cap: s.Cap, Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling, KernelTimeLimit: s.KernelTimeLimit, Budget: s.Budget, MemoryLimitBytes: s.MemoryLimitBytes}
 	if t.Weight == 0 {
 		t.Weight = 1
 	}
@@ -279,6 +281,9 @@ type VMUpdate struct {
 	KernelTimeLimit *time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	// Budget replaces the budget; one without limits is none.
 	Budget *quota.Budget `json:"budget,omitempty"`
+	// MemoryLimitBytes is the GPU memory that the guest may use; 0 is no limit. What it has taken
+	// beyond a lower limit stays its own until its programs give it back.
+	MemoryLimitBytes *uint64 `json:"memory_limit_bytes,omitempty"`
 	// Domain is the domain's new name, after a rename.
 	Domain *string `json:"domain,omitempty"`
 	// Owner and Project are whom the guest's usage is billed to from now on.
@@ -294,6 +299,7 @@ func (u *VMUpdate) Apply(t Terms) Terms {
 	set(&t.PriorityCeiling, u.PriorityCeiling)
 	set(&t.KernelTimeLimit, u.KernelTimeLimit)
 	set(&t.Budget, u.Budget)
+	set(&t.MemoryLimitBytes, u.MemoryLimitBytes)
 	return t
 }
 

@@ -64,11 +64,14 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	}
 	g.unaccounted, g.ownBefore = saved.Unaccounted, saved.OwnBefore
 	g.controller = s.startController(g)
+	g.mostMemory = g.spec.MemoryLimit
+	terms := ipc.Terms(saved.Terms)
+	terms.MemoryLimitBytes = g.spec.MemoryLimit // an older daemon has it there alone
 	bill := saved.limitBill(g.page.Bill(), now)
 	g.budget = s.ledger.Join(budgetKey(&g.spec), g.spec.Name, g.domain.Owner, saved.Terms.Budget, bill.Used)
 	g.sched = scheduler.NewGuest(s.recorded(g, scheduler.GuestOptions{
 		Name: g.spec.Name, PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: g.page, Controller: g.controller,
-		Terms: ipc.Terms(saved.Terms), Bill: bill, Budget: g.budget,
+		Terms: terms, Bill: bill, Budget: g.budget,
 	}))
 	g.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
 	if saved.older {

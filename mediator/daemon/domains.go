@@ -285,4 +285,7 @@ func difference(v *member, want api.Terms, u *api.VMUpdate) {
 	if want.PriorityCeiling != v.PriorityCeiling {
 		u.PriorityCeiling = &want.PriorityCeiling
 	}
+	if want.MemoryLimitBytes != v.MemoryLimitBytes {
+		u.MemoryLimitBytes = &want.MemoryLimitBytes
+	}
 }

@@ -122,7 +122,7 @@ func specOf(g *guest) (api.VMSpec, error) {
 	spec := api.VMSpec{
 		Name: g.spec.Name, Domain: g.domainNow().Name, GPU: api.AnyGPU,
 		Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling,
-		BAR2Bytes: g.spec.BAR2Bytes, MemoryLimitBytes: g.spec.MemoryLimit, KernelTimeLimit: g.spec.KernelTimeLimit, Peer: apiPeer(g.spec.Peer),
+		BAR2Bytes: g.spec.BAR2Bytes, MemoryLimitBytes: t.MemoryLimitBytes, KernelTimeLimit: g.spec.KernelTimeLimit, Peer: apiPeer(g.spec.Peer),
 	}
 	if spec.KernelTimeLimit == 0 {
 		spec.KernelTimeLimit = api.NoTimeLimit

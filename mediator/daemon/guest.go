@@ -58,6 +58,8 @@ type guest struct {
 
 	mu     sync.Mutex
 	domain ipc.Domain
+	// mostMemory is the largest limit of GPU memory that the guest has had; 0 is none.
+	mostMemory uint64
 	// unaccounted is see api.VM.
 	unaccounted time.Duration
 	// The largest counts that were reported, since what a guest's page says may go back.
@@ -196,6 +198,15 @@ func (s *Service) showLife(dir string) *os.File {
 // terms returns what the guest is granted.
 func (g *guest) terms() api.Terms { return api.Terms(g.sched.Terms()) }
 
+// allowMemory notes a new limit of GPU memory; 0 is none.
+func (g *guest) allowMemory(limit uint64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.mostMemory = max(g.mostMemory, limit); limit == 0 {
+		g.mostMemory = 0
+	}
+}
+
 // domainNow returns what is known of the guest's domain.
 func (g *guest) domainNow() ipc.Domain {
 	g.mu.Lock()
@@ -236,7 +247,7 @@ func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
 		GPUSeconds: st.Bill.Used.Seconds(), Share: st.Share, Entitled: st.Entitled, BusyRatio: st.BusyRatio,
 		UnaccountedSeconds: g.unaccounted.Seconds(), SuspendedSeconds: st.Bill.Suspended.Seconds(), Suspensions: st.Bill.Suspensions,
 		Kernels: work.Kernels, Errors: work.Errors, ErrorReasons: apiErrorReasons(&work.ErrorsBy), CopiedBytes: work.CopiedBytes,
-		Commands: work.Commands, Doorbells: g.reportedDoorbells, MemoryUsedBytes: g.memoryUsed(&st.Activity), MemoryLimitBytes: g.spec.MemoryLimit,
+		Commands: work.Commands, Doorbells: g.reportedDoorbells, MemoryUsedBytes: g.memoryUsed(&st.Activity), MemoryLimitBytes: st.Terms.MemoryLimitBytes,
 		KernelTimeLimit: st.TimeLimit,
 		Preemption: api.Preemption{
 			Evictions: work.Evictions, EvictionSeconds: work.EvictionTime.Seconds(),
@@ -277,10 +288,12 @@ func heldBack(st *scheduler.GuestStatus, drained bool) *api.HeldBack {
 }
 
 // memoryUsed returns the GPU memory that the guest has taken, in bytes. Its processes can write any
-// number on its page, so it is at most what they can have.
+// number on its page, so it is at most what they can have had: a lowered limit takes nothing away.
+//
+// Preconditions: g.mu is held.
 func (g *guest) memoryUsed(a *scheduler.Activity) uint64 {
 	used := min(a.MemoryBytes, api.MaxMemoryLimit)
-	for _, most := range []uint64{g.spec.MemoryLimit, g.device.loop.Properties().MemoryBytes} {
+	for _, most := range []uint64{g.mostMemory, g.device.loop.Properties().MemoryBytes} {
 		if most > 0 {
 			used = min(used, most)
 		}

@@ -128,7 +128,7 @@ func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 	g.device.loop.Changed(g.sched.ID())
 	t := g.terms()
 	s.log.Info("settings changed", events.Kind(events.SettingsChanged), "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling,
-		"kernel_time_limit", g.sched.TimeLimit(), "by", by)
+		"kernel_time_limit", g.sched.TimeLimit(), "memory_limit_bytes", t.MemoryLimitBytes, "by", by)
 	return nil
 }
 

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"errors"
 	"testing"
 
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // TestMemoryUsed checks that the memory that a guest takes is shown, and gone when it is freed, and
@@ -37,9 +40,64 @@ func TestMemoryUsed(t *testing.T) {
 	}
 	page := d.guest("a").page
 	for slot := range d.executors("a") {
-		page.Memory(slot, 0).Take(1 << 55)
+		for !page.Memory(slot, 0).Take(1 << 55) {
+			page.SetTerms(ipc.Terms{Weight: 1}) // as a hostile process can
+		}
 	}
 	if used := d.vm("a").MemoryUsedBytes; used != limit {
 		t.Errorf("a page that lies: %d, want at most the limit, %d", used, limit)
 	}
+}
+
+// TestMemoryLimitChanges: a changed limit holds at the next allocation, also below what is in use, for
+// contexts that come later, and after the daemon's restart.
+func TestMemoryLimitChanges(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemon(t, dir)
+	v := d.createVM(api.VMSpec{Name: "a", BAR2Bytes: 16 << 20, MemoryLimitBytes: 64 << 20})
+	a := attach(t, v.Socket)
+	c, err := a.NewContext(t.Context(), driver.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc := func(c *driver.Context, size uint64, want bool) {
+		t.Helper()
+		if _, err := c.Alloc(t.Context(), size); (err == nil) != want || err != nil && !errors.Is(err, abi.StatusMemoryLimit) {
+			t.Errorf("%d bytes: %v, want success %v", size, err, want)
+		}
+	}
+	limit := func(d *daemon, bytes uint64) {
+		t.Helper()
+		v, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{MemoryLimitBytes: &bytes})
+		if err != nil || v.MemoryLimitBytes != bytes {
+			t.Fatalf("limit %d, %v; want %d", v.MemoryLimitBytes, err, bytes)
+		}
+	}
+	alloc(c, 16<<20, true)
+	limit(d, 8<<20)
+	alloc(c, 4<<20, false)
+	if v := d.vm("a"); v.MemoryUsedBytes < 16<<20 {
+		t.Errorf("what is in use beyond the limit is %d bytes", v.MemoryUsedBytes)
+	}
+	limit(d, 32<<20)
+	alloc(c, 4<<20, true)
+	limit(d, 128<<20)
+	second, err := a.NewContext(t.Context(), driver.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alloc(second, 80<<20, true)
+	huge := uint64(api.MaxMemoryLimit + 1)
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{MemoryLimitBytes: &huge}); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("a limit of %d: %v", huge, err)
+	}
+	limit(d, 104<<20)
+	d.stop()
+	next := startDaemon(t, dir)
+	if v := next.vm("a"); v.MemoryLimitBytes != 104<<20 {
+		t.Errorf("the next daemon shows a limit of %d", v.MemoryLimitBytes)
+	}
+	alloc(second, 8<<20, false)
+	limit(next, 0)
+	alloc(second, 8<<20, true)
 }

@@ -84,7 +84,7 @@ func (s *Service) capacity(d *device, without string) capacity {
 		if g.device == d {
 			there[g.spec.Name] = true
 			if g.spec.Name != without {
-				c.add(g.terms(), g.spec.MemoryLimit)
+				c.add(g.terms(), g.terms().MemoryLimitBytes)
 			}
 		}
 	}

@@ -127,6 +127,7 @@ func (g *guest) saveWith(t api.Terms, limit, now time.Duration) error {
 	domain := g.domainNow()
 	k.Spec.Domain, k.Spec.Granted, k.Spec.KernelTimeLimit = domain.Name, domain.Granted, limit
 	k.Spec.Owner, k.Spec.Project = domain.Owner, domain.Project
+	k.Spec.MemoryLimit = t.MemoryLimitBytes
 	k.Unaccounted, k.OwnBefore = g.unaccountedNow(), g.ownBefore
 	if k.same(&g.saved) {
 		return nil
@@ -180,6 +181,9 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 	g.sched.SetTerms(ipc.Terms(t))
 	g.sched.SetTimeLimit(limit)
 	g.budget.SetBudget(t.Budget)
+	if t.MemoryLimitBytes != had.MemoryLimitBytes {
+		g.allowMemory(t.MemoryLimitBytes)
+	}
 	return t != had, nil
 }
 

@@ -232,13 +232,22 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
-		Label: s.Guest, MemoryLimit: s.MemoryLimit, Budget: page.Memory(s.Slot, s.MemoryLimit),
+		Label: s.Guest, MemoryLimit: currentMemoryLimit(page, s.MemoryLimit), Budget: page.Memory(s.Slot, s.MemoryLimit),
 		KernelTimeLimit: currentTimeLimit(page, s.KernelTimeLimit), Elapsed: elapsed,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("create a context on GPU %s: %w", s.GPU.Name, err), device.Close())
 	}
 	return device, c, nil
+}
+
+// currentMemoryLimit returns the GPU memory that the guest may use: what the daemon has set since, or
+// what the context was set up with. 0 is no limit.
+func currentMemoryLimit(page *ipc.ControlPage, setup uint64) uint64 {
+	if n, ok := page.MemoryLimit(); ok {
+		return n
+	}
+	return setup
 }
 
 // handOver sends vm, and so the daemon, the context's handles, if it has any.

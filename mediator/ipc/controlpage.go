@@ -72,9 +72,10 @@ type pageLayout struct {
 	attached  atomic.Uint32
 	sliced    atomic.Uint32 // by serve, like disabled
 	generated atomic.Uint64
-	timeLimit atomic.Int64 // by serve, like disabled
-	executed  atomic.Int64 // by serve, with used: + 1; 0 is unknown
-	_         [lineBytes - 40]byte
+	timeLimit atomic.Int64  // by serve, like disabled
+	executed  atomic.Int64  // by serve, with used: + 1; 0 is unknown
+	memory    atomic.Uint64 // by serve, like disabled: see Terms
+	_         [lineBytes - 48]byte
 
 	contexts [MaxContexts]contextLayout
 }
@@ -287,7 +288,12 @@ type Terms struct {
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
 	// Budget bounds the guest's GPU time, and is not on the page.
 	Budget quota.Budget `json:"budget,omitzero"`
+	// MemoryLimitBytes is the GPU memory that the guest may use; 0 is no limit.
+	MemoryLimitBytes uint64 `json:"memory_limit,omitempty"`
 }
+
+// noMemoryLimit is the word of a guest without a limit. 0 is a page on which no daemon has set one.
+const noMemoryLimit = math.MaxUint64
 
 const billion = 1e9
 
@@ -306,6 +312,26 @@ func (p *ControlPage) SetTerms(t Terms) {
 	storeWord(&p.l.capLimit, uint32(math.Round(t.Cap*billion)))
 	storeWord(&p.l.guarantee, uint32(math.Round(t.Guarantee*billion)))
 	storeWord(&p.l.ceiling, uint32(t.PriorityCeiling))
+	limit := t.MemoryLimitBytes
+	if limit == 0 {
+		limit = noMemoryLimit
+	}
+	if p.l.memory.Load() != limit {
+		p.l.memory.Store(limit)
+	}
+}
+
+// MemoryLimit returns the limit of GPU memory that was last recorded, 0 for none. It returns false if
+// no daemon has set any.
+func (p *ControlPage) MemoryLimit() (bytes uint64, ok bool) {
+	switch n := p.l.memory.Load(); n {
+	case 0:
+		return 0, false
+	case noMemoryLimit:
+		return 0, true
+	default:
+		return n, true
+	}
 }
 
 // Terms returns the terms that were last recorded.
@@ -313,8 +339,13 @@ func (p *ControlPage) Terms() Terms {
 	return Terms{
 		Weight: math.Float64frombits(p.l.weight.Load()),
 		Cap:    float64(p.l.capLimit.Load()) / billion, Guarantee: float64(p.l.guarantee.Load()) / billion,
-		PriorityCeiling: int(p.l.ceiling.Load()),
+		PriorityCeiling: int(p.l.ceiling.Load()), MemoryLimitBytes: p.memoryLimit(),
 	}
+}
+
+func (p *ControlPage) memoryLimit() uint64 {
+	n, _ := p.MemoryLimit()
+	return n
 }
 
 // SetKernelTimeLimit records the GPU time after which the guest's kernels are ended, 0 for none, and

@@ -19,15 +19,26 @@ const takeAttempts = 1 << 10
 type Memory struct {
 	page  *ControlPage
 	own   *atomic.Uint64
-	limit uint64
+	setup uint64
 }
 
-// Memory returns the guest's memory for the context in a slot. limit is in bytes; 0 is no limit.
+// Memory returns the guest's memory for the context in a slot. limit is in bytes, and holds until a
+// daemon has set one on the page; 0 is no limit.
 func (p *ControlPage) Memory(slot int, limit uint64) *Memory {
-	if limit == 0 || limit > unlimited {
-		limit = unlimited
+	return &Memory{page: p, own: &p.Context(slot).memory, setup: limit}
+}
+
+// limit returns the limit that holds now. The daemon may have lowered it below what is taken: then
+// nothing more is.
+func (m *Memory) limit() uint64 {
+	limit, ok := m.page.MemoryLimit()
+	if !ok {
+		limit = m.setup
 	}
-	return &Memory{page: p, own: &p.Context(slot).memory, limit: limit}
+	if limit == 0 || limit > unlimited {
+		return unlimited
+	}
+	return limit
 }
 
 // MemoryTaken returns how much GPU memory the guest's contexts have taken, in bytes.
@@ -53,7 +64,7 @@ func (m *Memory) Take(n uint64) bool {
 			return false
 		}
 		m.own.Add(n)
-		if m.page.MemoryTaken() <= m.limit {
+		if m.page.MemoryTaken() <= m.limit() {
 			return true
 		}
 		m.own.Add(-n)
@@ -66,5 +77,6 @@ func (m *Memory) Give(n uint64) { m.own.Add(-n) }
 
 // Room returns how much may still be taken, and the limit.
 func (m *Memory) Room() (free, total uint64) {
-	return m.limit - min(m.page.MemoryTaken(), m.limit), m.limit
+	limit := m.limit()
+	return limit - min(m.page.MemoryTaken(), limit), limit
 }

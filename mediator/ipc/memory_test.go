@@ -86,6 +86,36 @@ func TestMemoryWithoutALimit(t *testing.T) {
 	}
 }
 
+// TestMemoryLimitOnPage: a limit that the daemon sets takes the place of the one that contexts were set
+// up with, at their next allocation.
+func TestMemoryLimitOnPage(t *testing.T) {
+	serve, exec := newPages(t)
+	m := exec.Memory(0, 100)
+	take := func(n uint64, want bool) {
+		t.Helper()
+		if got := m.Take(n); got != want {
+			free, total := m.Room()
+			t.Errorf("take %d: %v, with %d of %d free", n, got, free, total)
+		}
+	}
+	take(60, true)
+	serve.SetTerms(Terms{Weight: 1, MemoryLimitBytes: 50})
+	take(1, false)
+	if free, total := m.Room(); free != 0 || total != 50 {
+		t.Errorf("room for %d of %d with 60 taken", free, total)
+	}
+	m.Give(20)
+	take(10, true)
+	take(1, false)
+	serve.SetTerms(Terms{Weight: 1, MemoryLimitBytes: 200})
+	take(150, true)
+	serve.SetTerms(Terms{Weight: 1})
+	take(1<<40, true)
+	if n, ok := exec.MemoryLimit(); n != 0 || !ok || exec.Terms().MemoryLimitBytes != 0 {
+		t.Errorf("no limit is %d, %v", n, ok)
+	}
+}
+
 // TestMemoryTakenConcurrently: of contexts that ask at once for what only one can have, one gets
 // it, and the limit is never exceeded.
 func TestMemoryTakenConcurrently(t *testing.T) {

@@ -49,7 +49,7 @@ type Devices []GPU
 
 // Terms returns the GPU's terms.
 func (g *GPU) Terms() api.Terms {
-	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling, KernelTimeLimit: g.KernelTimeLimit, Budget: g.Budget}
+	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling, KernelTimeLimit: g.KernelTimeLimit, Budget: g.Budget, MemoryLimitBytes: g.Memory}
 }
 
 // Bar2 returns the size of the memory shared with the guest, in bytes.
