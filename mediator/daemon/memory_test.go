@@ -54,7 +54,7 @@ func TestMemoryUsed(t *testing.T) {
 func TestMemoryLimitChanges(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)
-	v := d.createVM(api.VMSpec{Name: "a", BAR2Bytes: 16 << 20, MemoryLimitBytes: 64 << 20})
+	v := d.createVM(api.VMSpec{Name: "a", BAR2Bytes: 16 << 20, MemoryLimitBytes: 16 << 20})
 	a := attach(t, v.Socket)
 	c, err := a.NewContext(t.Context(), driver.ContextOptions{})
 	if err != nil {
@@ -73,31 +73,31 @@ func TestMemoryLimitChanges(t *testing.T) {
 			t.Fatalf("limit %d, %v; want %d", v.MemoryLimitBytes, err, bytes)
 		}
 	}
-	alloc(c, 16<<20, true)
-	limit(d, 8<<20)
-	alloc(c, 4<<20, false)
-	if v := d.vm("a"); v.MemoryUsedBytes < 16<<20 {
+	alloc(c, 4<<20, true)
+	limit(d, 2<<20)
+	alloc(c, 1<<20, false)
+	if v := d.vm("a"); v.MemoryUsedBytes < 4<<20 {
 		t.Errorf("what is in use beyond the limit is %d bytes", v.MemoryUsedBytes)
 	}
+	limit(d, 8<<20)
+	alloc(c, 1<<20, true)
 	limit(d, 32<<20)
-	alloc(c, 4<<20, true)
-	limit(d, 128<<20)
 	second, err := a.NewContext(t.Context(), driver.ContextOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	alloc(second, 80<<20, true)
+	alloc(second, 20<<20, true)
 	huge := uint64(api.MaxMemoryLimit + 1)
 	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{MemoryLimitBytes: &huge}); !errors.Is(err, api.ErrInvalid) {
 		t.Errorf("a limit of %d: %v", huge, err)
 	}
-	limit(d, 104<<20)
+	limit(d, 26<<20)
 	d.stop()
 	next := startDaemon(t, dir)
-	if v := next.vm("a"); v.MemoryLimitBytes != 104<<20 {
+	if v := next.vm("a"); v.MemoryLimitBytes != 26<<20 {
 		t.Errorf("the next daemon shows a limit of %d", v.MemoryLimitBytes)
 	}
-	alloc(second, 8<<20, false)
+	alloc(second, 2<<20, false)
 	limit(next, 0)
-	alloc(second, 8<<20, true)
+	alloc(second, 2<<20, true)
 }
