@@ -129,8 +129,8 @@ suite-deps:
 
 # What operators use beside the command line, with Debian's Prometheus and Chromium.
 # OPERATORSFLAGS="-run Scrapes" chooses.
-test-operators: build packages operators-deps system-deps
-	$(GO) test -tags $(TAGS) -count 1 -timeout 60m ./e2e/operators/... -operators $(OPERATORSFLAGS)
+test-operators: build packages operators-deps system-deps vm-deps
+	$(GO) test -tags $(TAGS) -count 1 -timeout 120m ./e2e/operators/... -operators $(OPERATORSFLAGS)
 
 # Prometheus and Chromium, unpacked into a cache directory; nothing is installed.
 operators-deps:

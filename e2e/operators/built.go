@@ -29,7 +29,7 @@ func (p Packages) Earlier(tb testing.TB, names ...string) Packages {
 		cmd := exec.Command("sh", "-ec", `
 			dpkg-deb -R "$1" unpacked
 			sed -i 's/^Version: .*/Version: 0.0.0~earlier/' unpacked/DEBIAN/control
-			dpkg-deb --root-owner-group -Zgzip -z1 -b unpacked .
+			dpkg-deb --root-owner-group -Znone -b unpacked .
 			rm -r unpacked`, "sh", p.Deb(tb, name))
 		cmd.Dir = e.dir
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -176,6 +177,9 @@ func TestRealGroups(t *testing.T) {
 	sleeper := exec.Command("/bin/sleep", "600")
 	if err := Start(sleeper, &ipc.Sandbox{Cgroup: own}); err != nil {
 		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(own, "cgroup.procs")); strings.TrimSpace(string(b)) != strconv.Itoa(sleeper.Process.Pid) {
+		t.Errorf("the group holds %q, %v; want process %d", b, err, sleeper.Process.Pid)
 	}
 	if err := g.sweep(); err != nil {
 		t.Error(err)

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -14,7 +16,8 @@ import (
 )
 
 // Start starts a guest's process in its sandbox; nil confines nothing. It keeps what
-// cmd.SysProcAttr already holds.
+// cmd.SysProcAttr already holds. The process is in its control group when Start returns, so it must
+// start no others before it has heard from the caller.
 func Start(cmd *exec.Cmd, box *ipc.Sandbox) error {
 	if box == nil {
 		return cmd.Start()
@@ -31,6 +34,14 @@ func start(cmd *exec.Cmd, box *ipc.Sandbox) (err error) {
 		cmd.SysProcAttr = &unix.SysProcAttr{}
 	}
 	attr := cmd.SysProcAttr
+	var group *os.File
+	if box.Cgroup != "" {
+		// Opened before this thread's mounts become read-only.
+		if group, err = os.OpenFile(filepath.Join(box.Cgroup, "cgroup.procs"), os.O_WRONLY, 0); err != nil {
+			return fmt.Errorf("open the guest's control group: %w", err)
+		}
+		defer func() { err = errors.Join(err, group.Close()) }()
+	}
 	if box.PrivateDevices {
 		if err := enterMounts(box.Devices, box.UID); err != nil {
 			return err
@@ -46,15 +57,24 @@ func start(cmd *exec.Cmd, box *ipc.Sandbox) (err error) {
 		}
 		attr.Credential = &syscall.Credential{Uid: uint32(box.UID), Gid: uint32(box.GID), Groups: box.Groups}
 	}
-	if box.Cgroup != "" {
-		dir, err := os.Open(box.Cgroup)
-		if err != nil {
-			return fmt.Errorf("open the guest's control group: %w", err)
-		}
-		defer func() { err = errors.Join(err, dir.Close()) }()
-		attr.UseCgroupFD, attr.CgroupFD = true, int(dir.Fd())
+	if err := cmd.Start(); err != nil || group == nil {
+		return err
 	}
-	return cmd.Start()
+	// clone3 could start it there, but a seccomp filter can't see clone3's flags: systemd's
+	// RestrictNamespaces= has it answered as if the kernel lacked it.
+	if _, err := group.WriteString(strconv.Itoa(cmd.Process.Pid)); err != nil {
+		return errors.Join(fmt.Errorf("move the process to the guest's control group: %w", err), cmd.Process.Kill(), ignoreExit(cmd.Wait()))
+	}
+	return nil
+}
+
+// ignoreExit returns err unless it says how a process ended.
+func ignoreExit(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
 }
 
 // Executors run at a higher priority than other programs. Users other than root may raise their own

@@ -5,7 +5,9 @@
 // if it exists, and then executes the host's requests on the second serial port
 // (vfio/qemu/console). Its output and the agent's go to the first port, the kernel's console.
 //
-// As another process, `/init look PATH...` prints files and directories of the guest.
+// As another process, `/init look PATH...` prints files and directories of the guest. In a guest with
+// an init of its own, such as systemd, `init serve` is a service that executes the requests and does
+// nothing else.
 //
 // The first process never returns: a guest whose init ends panics. An error before the port is open
 // powers the guest off, which the host notices at once.

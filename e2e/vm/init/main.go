@@ -28,6 +28,9 @@ func main() {
 		}
 		return
 	}
+	if len(os.Args) == 2 && os.Args[1] == "serve" {
+		log.Fatal(serve(newChildren()))
+	}
 	if os.Getpid() != 1 {
 		log.Fatal("this is the first process of a test's guest; it is of no use anywhere else")
 	}
@@ -39,7 +42,7 @@ func main() {
 	}
 }
 
-// run serves the host; it returns only on an error.
+// run sets the guest up and serves the host; it returns only on an error.
 func run() error {
 	if err := mountAll(); err != nil {
 		return err
@@ -55,6 +58,11 @@ func run() error {
 	if err := startAgent(children); err != nil {
 		log.Print(err)
 	}
+	return serve(children)
+}
+
+// serve executes the host's requests; it returns only on an error.
+func serve(children *children) error {
 	line, err := openSerial(port)
 	if err != nil {
 		return err
