@@ -66,6 +66,9 @@ type allowance struct {
 	use   quota.Use // in the newest phase
 	// held reports whether the guest's budget is spent.
 	held bool
+	// watched reports whether a polling phase has ended since it came. It may have come in the
+	// middle of that, so that it could not use all that was idle.
+	watched bool
 	// away reports whether it was suspended in the newest quiet phase.
 	away bool
 	// withheld is how long the GPU was kept free for it, or its launches waited, as far as that is
@@ -182,9 +185,10 @@ func (b *bounded) account(ev *Event, st *State) {
 		wasted := a.observe(g, phaseUse{
 			used: used, unused: unused, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round, turns: st.Slices.Max > 0, keep: keep,
 		})
-		if g.Active {
+		if g.Active && a.watched {
 			a.need.Observe(quota.Seen{Used: used, Pauses: factor * float64(g.NoWork), Left: wasted, Suspended: g.Suspended}, keep)
 		}
+		a.watched = a.watched || ev.Phase == PollPhase
 		used = max(used+float64(g.Charged), 0)
 		given += used
 		if i == 0 {

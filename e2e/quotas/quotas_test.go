@@ -127,16 +127,29 @@ func TestPageIsOfTheResults(t *testing.T) {
 // go first. The GPU is idle for a moment between two of these, which the waiting guest does not
 // leave unused.
 func TestGuaranteeOfOneThatOnlyWaits(t *testing.T) {
-	trial := &trial{policy: "hpf", quota: guarantees, load: steady, guests: 2, length: window + step, programs: []*program{
+	guaranteed(t, &trial{policy: "hpf", quota: guarantees, load: steady, guests: 2, length: window + step, programs: []*program{
 		{name: "long", length: 900 * time.Microsecond, terms: ipc.Terms{Weight: 1, Guarantee: 0.4}},
 		{name: "short", length: 70 * time.Microsecond, terms: ipc.Terms{Weight: 1}},
-	}}
+	}})
+}
+
+// TestGuaranteeOfOnesThatCome runs guests that come in the middle of phases in which the GPU was idle
+// before, and then only wait.
+func TestGuaranteeOfOnesThatCome(t *testing.T) {
+	for _, guests := range []int{8, 16} {
+		guaranteed(t, trialOf("hpf", guarantees, comeGo, guests, lengthByKernel))
+	}
+}
+
+// guaranteed runs guests, all of which must have their guarantees.
+func guaranteed(t *testing.T, trial *trial) {
+	t.Helper()
 	o, err := trial.run()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if d := trial.measure(o); d.lacked > 2 {
-		t.Errorf("lacked %.2f points of its guarantee, of which kernels that could not be taken off the GPU account for %.2f", d.lacked, d.lacked-d.taken)
+		t.Errorf("%s lacked %.2f points of a guarantee, of which kernels that could not be taken off the GPU account for %.2f", trial.name(), d.lacked, d.lacked-d.taken)
 	}
 }
 
