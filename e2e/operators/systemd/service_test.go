@@ -104,17 +104,22 @@ done`)
 
 // restart: a restart of the daemon leaves the guest and its virtual GPU as they are.
 func (m *machine) restart(t *testing.T, g *guest) {
-	before := m.daemon(t)
-	processes := m.guestProcesses(t)
-	m.run(t, "systemctl restart vgpud; vgpuctl get vms")
-	if m.daemon(t) == before {
-		t.Errorf("process %s is still the daemon", before)
-	}
-	if got := m.guestProcesses(t); got != processes {
-		t.Errorf("the guest's processes are %s after the restart, before it were %s", got, processes)
-	}
+	m.replaced(t, "the restart", func() { m.run(t, "systemctl restart vgpud; vgpuctl get vms") })
 	g.goesOn(t)
 	m.accounted(t)
+}
+
+// replaced calls do, after which another daemon runs beside the same processes of the guest's.
+func (m *machine) replaced(t *testing.T, by string, do func()) {
+	t.Helper()
+	before, processes := m.daemon(t), m.guestProcesses(t)
+	do()
+	if m.daemon(t) == before {
+		t.Errorf("process %s is still the daemon after %s", before, by)
+	}
+	if got := m.guestProcesses(t); got != processes {
+		t.Errorf("the guest's processes are %s after %s, before it were %s", got, by, processes)
+	}
 }
 
 // guestProcesses returns the processes in the guest's control group.
@@ -151,19 +156,13 @@ vgpuctl get vms`)
 
 // upgrade: the package of this tree replaces the earlier one, its daemon runs, and the guest goes on.
 func (m *machine) upgrade(t *testing.T, g *guest) {
-	before := m.daemon(t)
-	processes := m.guestProcesses(t)
-	m.run(t, "dpkg --force-unsafe-io -i "+packagesDir+"/new.deb")
-	if got := m.word(t, "dpkg-query -W -f '${Version}' vgpud"); strings.Contains(got, "earlier") {
-		t.Errorf("version %s is still installed", got)
-	}
-	m.run(t, "systemctl is-active vgpud")
-	if m.daemon(t) == before {
-		t.Errorf("process %s, of the earlier version, is still the daemon", before)
-	}
-	if got := m.guestProcesses(t); got != processes {
-		t.Errorf("the guest's processes are %s after the upgrade, before it were %s", got, processes)
-	}
+	m.replaced(t, "the upgrade", func() {
+		m.run(t, "dpkg --force-unsafe-io -i "+packagesDir+"/new.deb")
+		if got := m.word(t, "dpkg-query -W -f '${Version}' vgpud"); strings.Contains(got, "earlier") {
+			t.Errorf("version %s is still installed", got)
+		}
+		m.run(t, "systemctl is-active vgpud")
+	})
 	m.profile(t)
 	g.goesOn(t)
 	m.accounted(t)
