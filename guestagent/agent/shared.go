@@ -161,7 +161,8 @@ func (t *tenant) owns(offset uint32) bool {
 		return offset >= table && offset < table+limit*size && slices.Contains(of, int((offset-table)/size))
 	}
 	return slot(abi.ContextTable, abi.ContextSlotSize, abi.MaxContexts, t.Allotment.Contexts) ||
-		slot(abi.ChannelTable, abi.ChannelSlotSize, abi.MaxChannels, t.Allotment.Channels)
+		slot(abi.ChannelTable, abi.ChannelSlotSize, abi.MaxChannels, t.Allotment.Channels) ||
+		slot(abi.TaskTable, abi.TaskRowSize, abi.MaxContexts, t.Allotment.Contexts)
 }
 
 // remove takes back a tenant's part when the host has released what was in it. What the host does

@@ -242,7 +242,7 @@ func TestForeignSlots(t *testing.T) {
 	theirs := other.Allotment()
 	for _, offset := range []int{
 		abi.ContextSlot(theirs.Contexts[0], abi.ContextControl), abi.ChannelSlot(theirs.Channels[0], abi.ChannelControl),
-		abi.RegReset, abi.RegSelectVersion, abi.DoorbellTable, abi.BAR0Size - 4, 1 << 30,
+		abi.TaskRow(theirs.Contexts[0], abi.TaskMemoryLo), abi.RegReset, abi.RegSelectVersion, abi.DoorbellTable, abi.BAR0Size - 4, 1 << 30,
 	} {
 		if _, err := bus.Set(uint32(offset), 1); err == nil || !strings.Contains(err.Error(), "not one of this program's slots") {
 			t.Errorf("register %#x: %v", offset, err)

@@ -117,7 +117,7 @@ func (d *Driver) newGPUContext(ctx context.Context) (*driver.Context, error) {
 		d.spare = nil
 		return g, nil
 	}
-	return d.gpu.NewContext(ctx, driver.ContextOptions{Preempt: d.preempt})
+	return d.gpu.NewContext(ctx, d.contextOptions())
 }
 
 // anyContext returns a context of the driver for questions about the device; d.mu is held.
@@ -128,7 +128,7 @@ func (d *Driver) anyContext(ctx context.Context) (*driver.Context, error) {
 		}
 	}
 	if d.spare == nil {
-		g, err := d.gpu.NewContext(ctx, driver.ContextOptions{Preempt: d.preempt})
+		g, err := d.gpu.NewContext(ctx, d.contextOptions())
 		if err != nil {
 			return nil, err
 		}

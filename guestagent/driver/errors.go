@@ -74,6 +74,8 @@ func statusOf(code abi.ErrorCode) abi.Status {
 		return abi.StatusContextLost
 	case abi.ErrorReset:
 		return abi.StatusCanceled
+	case abi.ErrorNoRoom:
+		return abi.StatusOutOfMemory
 	case abi.ErrorPutRange, abi.ErrorGetRange, abi.ErrorTorn:
 		return abi.StatusMalformed
 	}

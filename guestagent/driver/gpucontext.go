@@ -23,6 +23,9 @@ type ContextOptions struct {
 	// Preempt configures preemptible kernels. nil means the agent's setting for a device that it
 	// shares, and otherwise no preemptible kernels.
 	Preempt *PreemptOptions
+	// Task, if set, has the context float: the host places it on one of its GPUs that has room for
+	// the task, and NewContext waits for that. Needs [abi.FeatureFloating].
+	Task *Task
 }
 
 // Context is a GPU address space with its modules and channels, as CUDA's context. A fault of a
@@ -41,10 +44,14 @@ type Context struct {
 	closed   bool
 }
 
-// NewContext creates a context and waits until the host is ready to run it.
+// NewContext creates a context and waits until the host is ready to run it. If the context floats,
+// that is when a GPU has room, which may take as long as other programs run; ctx ends the wait.
 func (d *Device) NewContext(ctx context.Context, opts ContextOptions) (*Context, error) {
 	if opts.Tag == 0 {
 		opts.Tag = uint32(os.Getpid())
+	}
+	if opts.Task != nil && d.info.Features&abi.FeatureFloating == 0 {
+		return nil, fmt.Errorf("make a context that floats: %w", &Error{Status: abi.StatusNotSupported})
 	}
 	c := &Context{dev: d, opts: opts, channels: map[*Channel]struct{}{}}
 	c.preempt = c.newPreemption()
@@ -77,7 +84,7 @@ func (d *Device) claimContext(c *Context) error {
 		if state != abi.ContextFree {
 			continue
 		}
-		if err := d.set(uint32(abi.ContextSlot(slot, abi.ContextTag)), c.opts.Tag); err != nil {
+		if err := d.describe(slot, &c.opts); err != nil {
 			return err
 		}
 		refused = d.set(uint32(abi.ContextSlot(slot, abi.ContextControl)), uint32(abi.ControlCreate))

@@ -169,7 +169,7 @@ func TestImpossibleAllotments(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := map[bool]abi.Version{false: abi.Version1_2, true: abi.Version1_0}[old]; info.Version != want || (whole.Rings == abi.Window{}) != old {
+		if want := map[bool]abi.Version{false: abi.Newest, true: abi.Version1_0}[old]; info.Version != want || (whole.Rings == abi.Window{}) != old {
 			t.Errorf("an old device %v: version %v, %+v", old, info.Version, whole)
 		}
 		for name, c := range map[string]struct {

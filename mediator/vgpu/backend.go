@@ -10,7 +10,8 @@ import "vgpud/mediator/vgpu/abi"
 // A slot may be used again after it was freed. The generation in a reference tells one use from the
 // next, and the device ignores reports about an earlier one.
 type Backend interface {
-	// CreateContext starts an executor. ContextReady or ContextFaulted answers it.
+	// CreateContext starts an executor, on a GPU that has room if the context floats: ContextWaits
+	// and ContextPlaced tell the guest of that. ContextReady or ContextFaulted answers it.
 	CreateContext(c Context)
 	// ResetContext ends the executor of c's slot, whatever its generation, and starts a new one. It
 	// is answered like CreateContext, when the old executor can no longer touch BAR2.
@@ -54,6 +55,9 @@ type Context struct {
 	// Version and Features are the negotiated ones.
 	Version  abi.Version
 	Features abi.Features
+	// Floats reports whether the context has no GPU of its own. Then Task is what it asks for.
+	Floats bool
+	Task   abi.TaskRequest
 }
 
 // Ring is a checked ring. It lies after BAR2's header and, since version 1.1, in the part for

@@ -43,10 +43,13 @@ func (r *registers) controlContext(slot int, control abi.Control) abi.ErrorCode 
 			return abi.ErrorNotNegotiated
 		case c.state != abi.ContextFree:
 			return abi.ErrorBadState
-		case c.flags != 0:
+		case abi.ContextFlagsBits(c.flags)&^abi.AllContextFlags != 0:
 			return abi.ErrorBadFlags
 		case r.features&abi.FeatureContexts == 0 && r.inUse() > 0:
 			return abi.ErrorLimit
+		}
+		if err := r.checkTask(c); err != abi.ErrorNone {
+			return err
 		}
 		r.begin(slot, abi.ContextCreating, createContext)
 	case abi.ControlReset:
@@ -73,12 +76,13 @@ func (r *registers) begin(slot int, s abi.ContextState, kind actionKind) {
 	c := &r.contexts[slot]
 	c.generation++
 	r.setContext(slot, s, abi.ErrorNone)
-	r.todo = append(r.todo, action{kind: kind, context: Context{
-		ContextRef: r.contextRef(slot),
-		Tag:        c.tag,
-		Version:    r.version,
-		Features:   r.features,
-	}})
+	x := Context{ContextRef: r.contextRef(slot), Tag: c.tag, Version: r.version, Features: r.features}
+	if c.floats() {
+		x.Floats = true
+		x.Task, _ = abi.DecodeTaskRequest(&c.request) // checked at create, and not changed since
+		c.task = taskRow{state: abi.TaskWaits}
+	}
+	r.todo = append(r.todo, action{kind: kind, context: x})
 }
 
 // channelsOf yields the channels of a context's slot that are not free.
@@ -181,6 +185,7 @@ func (r *registers) contextGone(ref ContextRef) {
 	}
 	r.freeChannelsOf(ref.Slot)
 	c.flags, c.tag = 0, 0
+	c.request, c.task = abi.TaskRequestWords{}, taskRow{}
 	r.setContext(ref.Slot, abi.ContextFree, abi.ErrorNone)
 	r.dirty.event = true
 }

@@ -40,6 +40,8 @@ type contextSlot struct {
 	flags, tag uint32
 	channels   uint32
 	generation uint32
+	request    abi.TaskRequestWords // the row of the task table as written
+	task       taskRow
 }
 
 // channelSlot is one slot of the channel table.
@@ -143,6 +145,10 @@ func (r *registers) load(off uint32) uint32 {
 	case off >= abi.ChannelTable && off < abi.ChannelTable+uint32(len(r.channels))*abi.ChannelSlotSize:
 		off -= abi.ChannelTable
 		return r.loadChannel(&r.channels[off/abi.ChannelSlotSize], off%abi.ChannelSlotSize)
+	}
+	if off >= abi.TaskTable && off < abi.TaskTable+uint32(len(r.contexts))*abi.TaskRowSize && r.cfg.Features&abi.FeatureFloating != 0 {
+		off -= abi.TaskTable
+		return r.loadTask(&r.contexts[off/abi.TaskRowSize], off%abi.TaskRowSize)
 	}
 	return r.loadIdentity(off)
 }
@@ -266,6 +272,8 @@ func (r *registers) store(off, v uint32) {
 		err = r.storeContext(int(off-abi.ContextTable)/abi.ContextSlotSize, off%abi.ContextSlotSize, v)
 	case off >= abi.ChannelTable && off < abi.ChannelTable+abi.MaxChannels*abi.ChannelSlotSize:
 		err = r.storeChannel(int(off-abi.ChannelTable)/abi.ChannelSlotSize, off%abi.ChannelSlotSize, v)
+	case off >= abi.TaskTable && off < abi.TaskTable+abi.MaxContexts*abi.TaskRowSize && r.cfg.Features&abi.FeatureFloating != 0:
+		err = r.storeTask(int(off-abi.TaskTable)/abi.TaskRowSize, off%abi.TaskRowSize, v)
 	default:
 		err = r.storeIdentity(off, v)
 	}

@@ -58,6 +58,12 @@ func checkTables(t interface{ Fatalf(string, ...any) }, r *registers) {
 	}
 	for i := range r.contexts {
 		c := &r.contexts[i]
+		switch q, code := abi.DecodeTaskRequest(&c.request); {
+		case c.task.state != abi.TaskNone && (!c.floats() || c.state == abi.ContextFree || code != abi.ErrorNone || q.Memory == 0):
+			t.Fatalf("context %d, %v with flags %#x, is a task: %+v, asks for %+v (%v)", i, c.state, c.flags, c.task, q, code)
+		case c.state != abi.ContextFree && c.floats() && c.task.state == abi.TaskNone:
+			t.Fatalf("context %d, %v, floats and is no task", i, c.state)
+		}
 		if c.state > abi.ContextDestroying || c.channels != channels[i] {
 			t.Fatalf("context %d: %v with %d channels, %d counted", i, c.state, c.channels, channels[i])
 		}
@@ -65,20 +71,20 @@ func checkTables(t interface{ Fatalf(string, ...any) }, r *registers) {
 }
 
 // anyVersion is one that the device speaks.
-var anyVersion = rapid.SampledFrom([]abi.Version{abi.Version1_0, abi.Version1_1})
+var anyVersion = rapid.SampledFrom([]abi.Version{abi.Version1_0, abi.Version1_1, abi.Version1_3})
 
 // TestTablesProperty drives the tables with a guest and a backend that use their interfaces in any
 // order.
 func TestTablesProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg, err := Config{SharedBytes: abi.MinSharedBytes, Contexts: 3, Channels: 5, Vectors: 4,
-			Features: abi.FeatureContexts}.withDefaults()
+			Features: abi.FeatureContexts | abi.FeatureFloating}.withDefaults()
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := newRegisters(cfg)
 		r.set(abi.RegSelectVersion, uint32(anyVersion.Draw(t, "version")))
-		r.set(abi.RegAcceptFeaturesLo, uint32(abi.FeatureContexts))
+		r.set(abi.RegAcceptFeaturesLo, uint32(abi.FeatureContexts|abi.FeatureFloating))
 		slot := rapid.IntRange(0, 5)
 		contextRef := func(t *rapid.T) ContextRef {
 			i := rapid.IntRange(-1, 3).Draw(t, "context")
@@ -101,6 +107,10 @@ func TestTablesProperty(t *testing.T) {
 			"context control": func(t *rapid.T) {
 				r.set(abi.ContextSlot(slot.Draw(t, "slot"), abi.ContextControl), rapid.Uint32Range(0, 4).Draw(t, "control"))
 			},
+			"float": func(t *rapid.T) {
+				q := abi.TaskRequest{Memory: rapid.Uint64().Draw(t, "memory"), Blocks: 1, Threads: rapid.Uint32Range(0, 2048).Draw(t, "threads")}
+				r.float(slot.Draw(t, "slot"), q.Encode())
+			},
 			"channel create": func(t *rapid.T) {
 				rings := uint64(cfg.RingsBytes() / abi.PageSize)
 				page := rapid.OneOf(rapid.Uint64Range(5, 40), rapid.Uint64Range(rings, rings+8))
@@ -115,7 +125,8 @@ func TestTablesProperty(t *testing.T) {
 				r.set(abi.ChannelSlot(slot.Draw(t, "slot"), abi.ChannelControl), uint32(abi.ControlDestroy))
 			},
 			"write": func(t *rapid.T) {
-				r.set(rapid.IntRange(0, 0x2fff).Draw(t, "offset")&^3, rapid.Uint32().Draw(t, "value"))
+				at := rapid.OneOf(rapid.IntRange(0, 0x2fff), rapid.IntRange(abi.TaskTable, abi.TaskTable+0xfff)).Draw(t, "offset")
+				r.set(at&^3, rapid.Uint32().Draw(t, "value"))
 			},
 			"version":         func(t *rapid.T) { r.set(abi.RegSelectVersion, uint32(anyVersion.Draw(t, "version"))) },
 			"doorbell":        func(t *rapid.T) { r.set(abi.Doorbell(slot.Draw(t, "slot")), 0) },

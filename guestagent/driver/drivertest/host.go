@@ -197,6 +197,22 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 		h.context(slot, abi.ContextFree, abi.ErrorNone)
 		return
 	}
+	if flags := h.regs[uint32(abi.ContextSlot(slot, abi.ContextFlags))]; flags&uint32(abi.ContextFloats) != 0 && c == abi.ControlCreate {
+		var w abi.TaskRequestWords
+		for i := range w {
+			w[i] = h.regs[uint32(abi.TaskRow(slot, 4*i))]
+		}
+		q, code := abi.DecodeTaskRequest(&w)
+		if code != abi.ErrorNone {
+			h.context(slot, abi.ContextFaulted, code)
+			return
+		}
+		// The host's only GPU has room for anything.
+		h.regs[uint32(abi.TaskRow(slot, abi.TaskStatus))] = uint32(abi.TaskPlaced)
+		h.regs[uint32(abi.TaskRow(slot, abi.TaskGPU))] = 1
+		h.regs[uint32(abi.TaskRow(slot, abi.TaskGrantedLo))] = uint32(q.Memory)
+		h.regs[uint32(abi.TaskRow(slot, abi.TaskGrantedHi))] = uint32(q.Memory >> 32)
+	}
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
 	h.gpus[slot].refuseForms, h.gpus[slot].moduleLog = h.opts.RefuseForms, h.opts.ModuleLog
 	h.gpus[slot].windows, h.gpus[slot].occupancy = h.windows(), h.opts.Occupancy

@@ -71,6 +71,12 @@ func TestDocumented(t *testing.T) {
 	compare("Identity", registers("0x%03x", Registers))
 	compare("Context slots", registers("0x%02x", ContextRegisters))
 	compare("Channel slots", registers("0x%02x", ChannelRegisters))
+	compare("The task table", registers("0x%02x", TaskRegisters))
+	var reasons [][]string
+	for i, text := range waitReasonTexts {
+		reasons = append(reasons, []string{fmt.Sprint(i), text})
+	}
+	compare("Why a context waits", reasons)
 
 	words := func(ws []Word) (rows [][]string) {
 		for _, w := range ws {

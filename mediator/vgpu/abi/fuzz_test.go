@@ -170,3 +170,25 @@ func FuzzRing(f *testing.F) {
 		}
 	})
 }
+
+// FuzzDecodeTaskRequest decodes any row of the task table: what is accepted is within bounds and
+// makes the same row, and what is refused has a reason.
+func FuzzDecodeTaskRequest(f *testing.F) {
+	for _, q := range []TaskRequest{{}, {Memory: 1}, {Memory: maxTaskMemory, Blocks: 1 << 31, Threads: MaxTaskThreads}, {Memory: 1<<64 - 1}, {Memory: 1, Threads: 1}} {
+		w := q.Encode()
+		f.Add(w[0], w[1], w[2], w[3], w[4])
+	}
+	f.Fuzz(func(t *testing.T, lo, hi, blocks, threads, flags uint32) {
+		w := TaskRequestWords{lo, hi, blocks, threads, flags}
+		q, code := DecodeTaskRequest(&w)
+		switch {
+		case code != ErrorNone && q != TaskRequest{}:
+			t.Fatalf("refused (%v), and decoded to %+v", code, q)
+		case code != ErrorNone:
+		case q.Encode() != w:
+			t.Fatalf("%v decoded to %+v, which encodes to %v", w, q, q.Encode())
+		case q.Memory == 0 || q.Memory > maxTaskMemory || q.Threads > MaxTaskThreads || q.Blocks > 0 && q.Threads == 0:
+			t.Fatalf("%+v was accepted", q)
+		}
+	})
+}

@@ -48,6 +48,11 @@ const (
 	ChannelSlotSize = 64
 	MaxChannels     = 256
 
+	// TaskTable has one row for each context: what a context that floats asks for, and where it was
+	// placed; since version 1.3.
+	TaskTable   = 0x6000
+	TaskRowSize = 64
+
 	// DoorbellTable has one register for each channel, in a page of its own.
 	DoorbellTable = 0x8000
 	DoorbellSize  = 4
@@ -63,7 +68,7 @@ const (
 	ContextControl    = 0x00 // write a Control: create, destroy, reset
 	ContextStatus     = 0x04 // ContextState
 	ContextError      = 0x08 // ErrorCode of the last refused control or of the fault
-	ContextFlags      = 0x0c // taken at create; 0 in this version
+	ContextFlags      = 0x0c // taken at create: ContextFlags bits
 	ContextTag        = 0x10 // taken at create: a number of the guest's choosing (a process id), shown to operators
 	ContextChannels   = 0x14 // channels open in this context
 	ContextGeneration = 0x18 // how often this slot was created or reset
@@ -88,6 +93,24 @@ const (
 	ChannelDoorbells         = 0x34 // doorbells received since create
 )
 
+// Registers of a context's row of the task table, relative to it. Those of the request are taken
+// when create is written for a context that floats, and may be changed only while the context is
+// free.
+const (
+	TaskMemoryLo  = 0x00 // bytes of GPU memory asked for, bits 31:0
+	TaskMemoryHi  = 0x04 // bytes of GPU memory asked for, bits 63:32
+	TaskBlocks    = 0x08 // most thread blocks of a launch, 0: not told
+	TaskThreads   = 0x0c // most threads of a block, 0: not told
+	TaskFlags     = 0x10 // 0 in this version
+	TaskStatus    = 0x14 // TaskState
+	TaskReason    = 0x18 // WaitReason: why it waits, or waited last
+	TaskGPU       = 0x1c // the GPU's number on the host plus 1, 0: it has none
+	TaskGrantedLo = 0x20 // bytes of GPU memory granted, bits 31:0
+	TaskGrantedHi = 0x24 // bytes of GPU memory granted, bits 63:32
+	TaskWaitedLo  = 0x28 // ns from create until it was placed, bits 31:0
+	TaskWaitedHi  = 0x2c // ns from create until it was placed, bits 63:32
+)
+
 // Values of registers.
 const (
 	Magic      = 0x55504756 // "VGPU" in memory order
@@ -103,6 +126,9 @@ func ContextSlot(i, reg int) int { return ContextTable + i*ContextSlotSize + reg
 
 // ChannelSlot returns the offset in BAR0 of register reg of channel i.
 func ChannelSlot(i, reg int) int { return ChannelTable + i*ChannelSlotSize + reg }
+
+// TaskRow returns the offset in BAR0 of register reg of the task table's row of context i.
+func TaskRow(i, reg int) int { return TaskTable + i*TaskRowSize + reg }
 
 // Doorbell returns the offset in BAR0 of the doorbell of channel i.
 func Doorbell(i int) int { return DoorbellTable + i*DoorbellSize }
@@ -174,4 +200,20 @@ var ChannelRegisters = []Register{
 	{"PRIORITY", ChannelPriority, "rw"},
 	{"FLAGS", ChannelFlags, "rw"},
 	{"DOORBELLS", ChannelDoorbells, "ro"},
+}
+
+// TaskRegisters lists the registers of a row of the task table.
+var TaskRegisters = []Register{
+	{"MEMORY_LO", TaskMemoryLo, "rw"},
+	{"MEMORY_HI", TaskMemoryHi, "rw"},
+	{"BLOCKS", TaskBlocks, "rw"},
+	{"THREADS", TaskThreads, "rw"},
+	{"FLAGS", TaskFlags, "rw"},
+	{"STATUS", TaskStatus, "ro"},
+	{"REASON", TaskReason, "ro"},
+	{"GPU", TaskGPU, "ro"},
+	{"GRANTED_LO", TaskGrantedLo, "ro"},
+	{"GRANTED_HI", TaskGrantedHi, "ro"},
+	{"WAITED_LO", TaskWaitedLo, "ro"},
+	{"WAITED_HI", TaskWaitedHi, "ro"},
 }

@@ -89,7 +89,9 @@ const (
 	ErrorDeviceLost    ErrorCode = 23 // the physical GPU is gone
 	ErrorTimeLimit     ErrorCode = 24 // a kernel ran past the limit and was ended
 	ErrorInternal      ErrorCode = 25 // the host failed
-	errorCodeEnd                 = 26
+	ErrorBadRequest    ErrorCode = 26 // a floating context asks for no memory, or for blocks that no GPU runs
+	ErrorNoRoom        ErrorCode = 27 // no GPU of the host could hold the floating context, even alone
+	errorCodeEnd                 = 28
 )
 
 var errorCodeTexts = [errorCodeEnd]string{
@@ -119,6 +121,8 @@ var errorCodeTexts = [errorCodeEnd]string{
 	"the GPU is gone",
 	"a kernel ran past the time limit",
 	"internal error of the host",
+	"the floating context asks for no memory, or for blocks that no GPU runs",
+	"no GPU of the host could ever hold the floating context",
 }
 
 // String returns the code's text.

@@ -25,9 +25,11 @@ const (
 	Version1_1 = Version1_0 + 1
 	// Version1_2 adds what tenants' CUDA programs need: features 14 to 17, 19, and [RegUUID].
 	Version1_2 = Version1_1 + 1
+	// Version1_3 adds contexts that float: [FeatureFloating] and [TaskTable].
+	Version1_3 = Version1_2 + 1
 
 	// Newest is the version that the device offers.
-	Newest = Version1_2
+	Newest = Version1_3
 	// Oldest is the oldest version that the device still accepts.
 	Oldest = Version1_0
 )
@@ -79,20 +81,20 @@ const (
 	FeatureChosenAddresses                       // MEM_ALLOC takes an address
 	FeatureTriggeredEvents                       // events that the guest triggers
 	FeatureIdentity                              // all of CUDA's device attributes at once
-	featureFloating                              // reserved: contexts without a GPU of their own (CASE)
+	FeatureFloating                              // contexts without a GPU of their own, placed where there is room (CASE)
 	FeatureTextures                              // arrays, textures and surfaces
 
 	featureEnd
 )
 
 // AllFeatures is every feature that this package has a layout for.
-const AllFeatures = (featureEnd - 1) &^ featureFloating
+const AllFeatures = featureEnd - 1
 
 var featureNames = []string{
 	"contexts", "inline", "events", "copy3d", "globals", "functions", "launch-attributes",
 	"cubin", "printf", "limits", "event-kernels", "event-doorbells", "gpu-time",
 	"preempt", "window-addresses", "chosen-addresses", "triggered-events", "identity",
-	"", "textures",
+	"floating", "textures",
 }
 
 // String lists the names of the features that are set.

@@ -1,0 +1,49 @@
+package cuda
+
+import (
+	"math/bits"
+	"strconv"
+	"strings"
+
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// taskMemoryVariable names the variable that says how much GPU memory each of the program's contexts
+// will ever take, where the virtual GPU floats: bytes, or with K, M or G behind.
+const taskMemoryVariable = "VGPU_TASK_MEMORY"
+
+// contextOptions returns how the program's contexts are made. Where the virtual GPU floats, they do:
+// each waits until a GPU of the host has the memory that the program asks for, or the guest's whole
+// limit if the program says nothing.
+func (d *Driver) contextOptions() driver.ContextOptions {
+	o := driver.ContextOptions{Preempt: d.preempt}
+	info := d.gpu.Info()
+	if info.Features&abi.FeatureFloating == 0 {
+		return o
+	}
+	memory := info.MemoryBytes
+	if n, ok := parseBytes(d.getenv(taskMemoryVariable)); ok && (memory == 0 || n < memory) {
+		memory = n
+	}
+	if memory > 0 {
+		o.Task = &driver.Task{MemoryBytes: memory}
+	}
+	return o
+}
+
+// parseBytes parses a positive number of bytes, with K, M or G behind for powers of 1024.
+func parseBytes(s string) (uint64, bool) {
+	shift := 0
+	for i, unit := range []string{"K", "M", "G"} {
+		if digits, ok := strings.CutSuffix(strings.ToUpper(s), unit); ok {
+			s, shift = digits, 10*(i+1)
+			break
+		}
+	}
+	n, err := strconv.ParseUint(s, 10, 64)
+	if err != nil || n == 0 || bits.Len64(n)+shift > 64 {
+		return 0, false
+	}
+	return n << shift, true
+}

@@ -1,0 +1,14 @@
+package cuda
+
+import "testing"
+
+func TestParseBytes(t *testing.T) {
+	for s, want := range map[string]uint64{
+		"1": 1, "512M": 512 << 20, "3g": 3 << 30, "7K": 7 << 10, "18446744073709551615": 1<<64 - 1,
+		"": 0, "0": 0, "0M": 0, "-1": 0, "1.5G": 0, "M": 0, "18446744073709551615K": 0, "17179869184G": 0, "GG": 0,
+	} {
+		if got, ok := parseBytes(s); got != want || ok != (want > 0) {
+			t.Errorf("%q: %d, %v, want %d", s, got, ok, want)
+		}
+	}
+}
