@@ -1,0 +1,228 @@
+package place
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"vgpud/fairshare"
+)
+
+// SetQuiet tells whether a task executes nothing and has nothing queued, from now on. A parked task
+// that is not quiet any more waits for a GPU.
+func (q *Queue) SetQuiet(now time.Duration, id TaskID, quiet bool) error {
+	t := q.tasks[id]
+	if t == nil {
+		return fmt.Errorf("place: task %d: %w", id, ErrUnknown)
+	}
+	if quiet && !t.quiet {
+		t.quietSince = now
+	}
+	t.quiet = quiet
+	if t.state == Parked && !quiet {
+		q.wait(now, t)
+	}
+	return nil
+}
+
+// Lose tells that a GPU fell off, with all that was there. It returns the tasks that are gone with
+// it, in order of their numbers. Their callers may submit them again. What no other GPU can hold is
+// refused by the next Begin.
+func (q *Queue) Lose(now time.Duration, gpu int) []TaskID {
+	q.gpus[gpu].lost, q.shrunk = true, true
+	for _, t := range slices.Clone(q.kept[gpu]) {
+		q.unkeep(t)
+	}
+	var gone []TaskID
+	for _, t := range q.tasks {
+		switch t.state {
+		case Waiting, Parked:
+			continue
+		case Moving:
+			if t.gpu != gpu && t.from != gpu {
+				continue
+			}
+			if t.gpu == gpu {
+				q.back(now, t)
+				continue
+			}
+		default:
+			if t.gpu != gpu {
+				continue
+			}
+		}
+		gone = append(gone, t.id)
+	}
+	slices.Sort(gone)
+	for _, id := range gone {
+		q.remove(now, q.tasks[id])
+	}
+	return gone
+}
+
+// back has a task that moves stay where it was, and wait for memory there.
+func (q *Queue) back(now time.Duration, t *task) {
+	q.vacate(t, t.gpu)
+	q.grant(now, t, 0)
+	t.gpu, t.grant, t.left = t.from, t.left, 0
+	q.occupy(t, &q.gpus[t.gpu])
+	t.state, t.since = Growing, now
+	q.growing = append(q.growing, t)
+}
+
+// Return tells that a GPU that was lost is there again.
+func (q *Queue) Return(gpu int) { q.gpus[gpu].lost = false }
+
+// refuse ends what no GPU could hold any more.
+func (q *Queue) refuse(now time.Duration, as []Action) []Action {
+	if !q.shrunk {
+		return as
+	}
+	q.shrunk = false
+	first := len(as)
+	for _, t := range q.tasks {
+		if q.possible(t.guest, t.req.Memory) {
+			continue
+		}
+		switch t.state {
+		case Waiting, Parked:
+			as = append(as, Action{Kind: Refuse, Task: t.id, GPU: -1})
+		case Growing:
+			as = append(as, Action{Kind: Refuse, Task: t.id, GPU: t.gpu, Memory: t.grant})
+		}
+	}
+	slices.SortFunc(as[first:], func(a, b Action) int { return cmp.Compare(a.Task, b.Task) })
+	for _, a := range as[first:] {
+		t := q.tasks[a.Task]
+		if t.state != Growing {
+			q.remove(now, t)
+			continue
+		}
+		q.growing = slices.DeleteFunc(q.growing, func(o *task) bool { return o == t })
+		t.guest.asked -= t.req.Memory - t.grant
+		t.req.Memory, t.state = t.grant, Placed
+	}
+	return as
+}
+
+// makeRoom has tasks leave a GPU so that t, which does not fit, can begin there: for an urgent
+// guest those of others, otherwise those that were idle for long. Of several GPUs it takes the one
+// where the fewest bytes leave. It then keeps the memory for t.
+func (q *Queue) makeRoom(now time.Duration, t *task, as []Action) []Action {
+	if t.guest.Urgent && t.kept >= 0 {
+		return as
+	}
+	var best []*task
+	gpu, least := -1, uint64(0)
+	for i := range q.gpus {
+		if !q.could(i, t.guest, t.req.Memory) {
+			continue
+		}
+		leaving, sum, ok := q.leavers(now, i, t)
+		if ok && (gpu < 0 || sum < least) {
+			best, gpu, least = leaving, i, sum
+		}
+	}
+	if gpu < 0 {
+		return as
+	}
+	why := IsIdle
+	if t.guest.Urgent {
+		why = ForUrgent
+	}
+	for _, o := range best {
+		as = append(as, q.depart(o, why))
+	}
+	if t.kept >= 0 && t.kept != gpu {
+		q.unkeep(t)
+	}
+	if t.kept < 0 {
+		q.keep(t, gpu)
+	}
+	return as
+}
+
+// leavers returns the tasks that have to leave a GPU for t, largest first, and their bytes. ok
+// reports whether that is enough.
+func (q *Queue) leavers(now time.Duration, gpu int, t *task) (leaving []*task, sum uint64, ok bool) {
+	free, kept := q.gpus[gpu].Free(), q.keptFor(gpu, t)
+	need := t.req.Memory + kept
+	if need <= free {
+		return nil, 0, false // it lacks something else
+	}
+	need -= free
+	var may []*task
+	for _, o := range q.tasks {
+		if o.state == Placed && o.gpu == gpu && (o.quiet && now-o.quietSince >= q.cfg.Idle || t.guest.Urgent && !o.guest.Urgent) {
+			may = append(may, o)
+		}
+	}
+	slices.SortFunc(may, func(a, b *task) int {
+		return cmp.Or(cmp.Compare(b.grant, a.grant), cmp.Compare(a.id, b.id))
+	})
+	for _, o := range may {
+		if sum >= need {
+			break
+		}
+		leaving = append(leaving, o)
+		sum += o.grant
+	}
+	return leaving, sum, sum >= need
+}
+
+// View is what is to be seen of a task.
+type View struct {
+	ID    TaskID
+	Guest fairshare.GuestID
+	State State
+	// GPU is where it is, or -1.
+	GPU int
+	// Memory is what it was granted on all GPUs, and Wants what it wants to have.
+	Memory, Wants uint64
+	// Warps are its resident warps where it is placed.
+	Warps uint64
+	// Since is when it got into its state.
+	Since time.Duration
+	// Overtook is how many tasks began that were behind it, and KeptOn the GPU where memory is kept
+	// for it, or -1.
+	Overtook, KeptOn int
+	Why              Why
+}
+
+// Tasks returns all tasks in order of submission.
+func (q *Queue) Tasks() []View {
+	ts := make([]*task, 0, len(q.tasks))
+	for _, t := range q.tasks {
+		ts = append(ts, t)
+	}
+	slices.SortFunc(ts, func(a, b *task) int { return cmp.Compare(a.seq, b.seq) })
+	vs := make([]View, len(ts))
+	for i, t := range ts {
+		vs[i] = q.view(t)
+	}
+	return vs
+}
+
+// Task returns a task.
+func (q *Queue) Task(id TaskID) (View, bool) {
+	t := q.tasks[id]
+	if t == nil {
+		return View{}, false
+	}
+	return q.view(t), true
+}
+
+func (q *Queue) view(t *task) View {
+	v := View{
+		ID: t.id, Guest: t.guest.id, State: t.state, GPU: -1, Memory: t.grant + t.left, Wants: t.req.Memory,
+		Since: t.since, Overtook: t.overtook, KeptOn: t.kept,
+	}
+	if t.state != Waiting && t.state != Parked {
+		v.GPU, v.Warps = t.gpu, q.gpus[t.gpu].residentWarps(&t.req)
+	}
+	if t.state == Leaving {
+		v.Why = t.why
+	}
+	return v
+}

@@ -1,0 +1,81 @@
+package place
+
+import "math"
+
+// Placer chooses a GPU for a task.
+type Placer interface {
+	// Place returns the index of the GPU on which a task begins. It considers only the GPUs of may,
+	// which all have room for r.Memory. ok reports whether there is one.
+	Place(gpus []GPU, may Set, r *Request) (i int, ok bool)
+}
+
+// Warps is CASE's algorithm 3: of the GPUs with memory, the one with the fewest resident warps in
+// use, the first of several. Computing is no bound.
+type Warps struct{}
+
+// Place implements [Placer].
+func (Warps) Place(gpus []GPU, may Set, _ *Request) (int, bool) {
+	best, least := -1, uint64(math.MaxUint64)
+	for i := range gpus {
+		if may.Has(i) && gpus[i].warps < least {
+			best, least = i, gpus[i].warps
+		}
+	}
+	return best, best >= 0
+}
+
+// GridWarps is algorithm 3 by the warps of whole grids instead of those that are resident.
+type GridWarps struct{}
+
+// Place implements [Placer].
+func (GridWarps) Place(gpus []GPU, may Set, _ *Request) (int, bool) {
+	best, least := -1, uint64(math.MaxUint64)
+	for i := range gpus {
+		if may.Has(i) && gpus[i].gridWarps < least {
+			best, least = i, gpus[i].gridWarps
+		}
+	}
+	return best, best >= 0
+}
+
+// LeastBusy places on the GPU that was busy for the smallest part of the time, then on the one with
+// the fewest tasks. It is for GPUs whose contexts only take turns, where warps say little.
+type LeastBusy struct{}
+
+// busyStep is the smallest difference in busyness that counts.
+const busyStep = 0.05
+
+// Place implements [Placer].
+func (LeastBusy) Place(gpus []GPU, may Set, _ *Request) (int, bool) {
+	best := -1
+	for i := range gpus {
+		if !may.Has(i) {
+			continue
+		}
+		if best < 0 {
+			best = i
+			continue
+		}
+		a, b := &gpus[i], &gpus[best]
+		// What was placed lately is not yet in the accounting.
+		da, db := math.Floor(a.Busy/busyStep), math.Floor(b.Busy/busyStep)
+		if da < db || da == db && a.tasks < b.tasks {
+			best = i
+		}
+	}
+	return best, best >= 0
+}
+
+// Blocks is CASE's algorithm 2: the first GPU with memory whose SMs have room for all blocks of the
+// largest grid, dealt round robin. A grid larger than an idle GPU counts as what one holds.
+type Blocks struct{}
+
+// Place implements [Placer].
+func (Blocks) Place(gpus []GPU, may Set, r *Request) (int, bool) {
+	for i := range gpus {
+		if may.Has(i) && gpus[i].sms.fits(&gpus[i].Spec, r) {
+			return i, true
+		}
+	}
+	return -1, false
+}
