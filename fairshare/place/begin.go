@@ -8,9 +8,9 @@ import (
 	"vgpud/fairshare"
 )
 
-// lookahead is for how long a guest is assumed to keep what it holds when guests are ordered. So a
-// guest that has just begun a task comes behind one that has used as much and holds nothing.
-const lookahead = 1.0 // seconds
+// lookahead is the time in seconds that a guest's memory is charged ahead when guests are ordered.
+// So one that has just begun a task comes behind one that has used as much and holds nothing.
+const lookahead = 1.0
 
 // Begin appends to as what is to be done at now, in order: tasks that grow, move, leave and begin.
 // Callers call it after other calls, and when [Queue.Next] says so.

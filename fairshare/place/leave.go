@@ -9,7 +9,7 @@ import (
 	"vgpud/fairshare"
 )
 
-// SetQuiet tells whether a task executes nothing and has nothing queued, from now on. A parked task
+// SetQuiet sets whether a task is quiet: it executes nothing and has nothing queued. A parked task
 // that is not quiet any more waits for a GPU.
 func (q *Queue) SetQuiet(now time.Duration, id TaskID, quiet bool) error {
 	t := q.tasks[id]
