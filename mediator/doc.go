@@ -12,5 +12,6 @@
 //   - sandbox: user, mounts, control group and system calls of a guest's processes.
 //   - libvirt: domains, their XML and their QEMU monitors.
 //   - statefile: small files that survive a crash, read with bounds.
+//   - exposition: metrics of many guests in Prometheus' text format.
 //   - api: HTTP and JSON over a unix socket, with its client.
 package mediator

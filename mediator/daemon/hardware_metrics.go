@@ -4,22 +4,20 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/api"
+	"vgpud/mediator/exposition"
 )
 
 // hardwareMetric is one time series of a GPU of NVIDIA's driver. A value that the driver does not
 // report has no sample.
 type hardwareMetric struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
+	*exposition.Family
 	value func(*api.Hardware) *float64
 }
 
-func newHardwareMetric(name, help string, kind prometheus.ValueType, value func(*api.Hardware) *float64) hardwareMetric {
-	return hardwareMetric{prometheus.NewDesc("vgpud_gpu_"+name, help, gpuLabels, nil), kind, value}
+func newHardwareMetric(name, help string, kind exposition.Kind, value func(*api.Hardware) *float64) hardwareMetric {
+	return hardwareMetric{exposition.NewFamily(kind, "vgpud_gpu_"+name, help, gpuLabels...), value}
 }
 
 // asFloat returns a count as a metric's value.
@@ -45,38 +43,42 @@ var hardwareMetrics = []hardwareMetric{
 }
 
 var (
-	gpuXids      = prometheus.NewDesc("vgpud_gpu_xid_errors_total", "Errors of the GPU that the driver reported since the daemon started, by Xid.", []string{"gpu", "xid"}, nil)
-	gpuThrottled = prometheus.NewDesc("vgpud_gpu_throttled", "Whether the GPU's clocks are low for a reason other than idleness.", []string{"gpu", "reason"}, nil)
-	gpuHardware  = prometheus.NewDesc("vgpud_gpu_hardware_info", "The GPU's names and modes, by its driver; always 1.", []string{"gpu", "uuid", "pci", "driver", "cuda", "mig", "compute_mode", "persistence"}, nil)
+	gpuXids      = exposition.NewFamily(counter, "vgpud_gpu_xid_errors_total", "Errors of the GPU that the driver reported since the daemon started, by Xid.", "gpu", "xid")
+	gpuThrottled = exposition.NewFamily(gauge, "vgpud_gpu_throttled", "Whether the GPU's clocks are low for a reason other than idleness.", "gpu", "reason")
+	gpuHardware  = exposition.NewFamily(gauge, "vgpud_gpu_hardware_info", "The GPU's names and modes, by its driver; always 1.", "gpu", "uuid", "pci", "driver", "cuda", "mig", "compute_mode", "persistence")
 )
 
-func describeHardware(ch chan<- *prometheus.Desc) {
-	ch <- gpuXids
-	ch <- gpuThrottled
-	ch <- gpuHardware
-	for _, m := range hardwareMetrics {
-		ch <- m.desc
+// collectHardware collects the series that only a driver knows. A GPU in software has none.
+func collectHardware(to exposition.Sink, gpus []api.GPU) {
+	type card struct {
+		*api.Hardware
+		gpu string
 	}
-}
-
-// collectHardware collects the metrics of one GPU. A GPU in software has none.
-func collectHardware(ch chan<- prometheus.Metric, gpu string, h *api.Hardware) {
-	if h == nil {
-		return
-	}
-	ch <- prometheus.MustNewConstMetric(gpuHardware, gauge, 1, gpu, h.UUID, h.PCI, h.Driver, h.CUDA, h.MIG, h.ComputeMode, h.Persistence)
-	for _, m := range hardwareMetrics {
-		if v := m.value(h); v != nil {
-			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, *v, gpu)
+	var cards []card
+	for _, g := range gpus {
+		if h := g.Hardware; h != nil {
+			cards = append(cards, card{h, g.Name})
+			to.Sample(gpuHardware, exposition.With(g.Name, h.UUID, h.PCI, h.Driver, h.CUDA, h.MIG, h.ComputeMode, h.Persistence), 1)
 		}
 	}
-	for _, x := range h.Xids {
-		ch <- prometheus.MustNewConstMetric(gpuXids, counter, float64(x.Count), gpu, strconv.FormatUint(x.Xid, 10))
+	for _, m := range hardwareMetrics {
+		for _, c := range cards {
+			if v := m.value(c.Hardware); v != nil {
+				to.Sample(m.Family, exposition.With(c.gpu), *v)
+			}
+		}
 	}
-	if h.TemperatureCelsius == nil && h.PowerWatts == nil {
-		return // there is no sample
+	for _, c := range cards {
+		for _, x := range c.Xids {
+			to.Sample(gpuXids, exposition.With(c.gpu, strconv.FormatUint(x.Xid, 10)), float64(x.Count))
+		}
 	}
-	for _, reason := range inventory.ThrottleReasons {
-		ch <- prometheus.MustNewConstMetric(gpuThrottled, gauge, boolValue(slices.Contains(h.Throttled, reason)), gpu, reason)
+	for _, c := range cards {
+		if c.TemperatureCelsius == nil && c.PowerWatts == nil {
+			continue // there is no sample
+		}
+		for _, reason := range inventory.ThrottleReasons {
+			to.Sample(gpuThrottled, exposition.With(c.gpu, reason), boolValue(slices.Contains(c.Throttled, reason)))
+		}
 	}
 }

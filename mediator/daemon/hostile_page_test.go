@@ -14,6 +14,7 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/mediator/api"
+	"vgpud/mediator/exposition"
 	"vgpud/mediator/ipc"
 )
 
@@ -125,7 +126,7 @@ func TestPageWordsAreBounded(t *testing.T) {
 		}
 		last = v
 		registry := prometheus.NewRegistry()
-		registry.MustRegister(collector{oneVM{v: v}})
+		registry.MustRegister(exposition.Collector(source{oneVM{v: v}}))
 		families, err := registry.Gather()
 		if err != nil {
 			t.Fatal(err)

@@ -3,23 +3,17 @@ package daemon
 import (
 	"cmp"
 	"runtime"
-
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
+	"slices"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/exposition"
 	"vgpud/mediator/launchqueue"
 )
 
-// collector gives Prometheus what the API shows. Labels are gpu, vm and domain: the libvirt
-// domain's name, or empty if the guest belongs to no domain.
-type collector struct{ host api.Host }
-
 // metric is one time series for each guest or GPU.
 type metric[T any] struct {
-	desc  *prometheus.Desc
-	kind  prometheus.ValueType
-	value func(T) float64
+	*exposition.Family
+	value func(*T) float64
 }
 
 var (
@@ -27,12 +21,12 @@ var (
 	gpuLabels = []string{"gpu"}
 )
 
-func vmMetric(name, help string, kind prometheus.ValueType, value func(api.VM) float64) metric[api.VM] {
-	return metric[api.VM]{prometheus.NewDesc("vgpud_vm_"+name, help, vmLabels, nil), kind, value}
+func vmMetric(name, help string, kind exposition.Kind, value func(*api.VM) float64) metric[api.VM] {
+	return metric[api.VM]{exposition.NewFamily(kind, "vgpud_vm_"+name, help, vmLabels...), value}
 }
 
-func gpuMetric(name, help string, kind prometheus.ValueType, value func(api.GPU) float64) metric[api.GPU] {
-	return metric[api.GPU]{prometheus.NewDesc("vgpud_gpu_"+name, help, gpuLabels, nil), kind, value}
+func gpuMetric(name, help string, kind exposition.Kind, value func(*api.GPU) float64) metric[api.GPU] {
+	return metric[api.GPU]{exposition.NewFamily(kind, "vgpud_gpu_"+name, help, gpuLabels...), value}
 }
 
 func boolValue(b bool) float64 {
@@ -43,85 +37,85 @@ func boolValue(b bool) float64 {
 }
 
 const (
-	counter = prometheus.CounterValue
-	gauge   = prometheus.GaugeValue
+	counter = exposition.Counter
+	gauge   = exposition.Gauge
 )
 
 var vmMetrics = []metric[api.VM]{
-	vmMetric("gpu_seconds_total", "Compute time that the guest used, by accounting.", counter, func(v api.VM) float64 { return v.GPUSeconds }),
-	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately; compare it with the busy ratio, which is of the GPU's time.", gauge, func(v api.VM) float64 { return v.Share }),
-	vmMetric("entitled_ratio", "What the guest's weight, cap and guarantee entitle it to among the active guests.", gauge, func(v api.VM) float64 { return v.Entitled }),
-	vmMetric("busy_ratio", "The part of the GPU's time that the guest used lately.", gauge, func(v api.VM) float64 { return v.BusyRatio }),
-	vmMetric("lost", "Whether the guest's virtual GPU was lost; its counters stay as they were.", gauge, func(v api.VM) float64 { return boolValue(v.Lost != "") }),
-	vmMetric("memory_used_bytes", "GPU memory that the guest has in use.", gauge, func(v api.VM) float64 { return float64(v.MemoryUsedBytes) }),
-	vmMetric("memory_limit_bytes", "GPU memory that the guest may use; 0 without a limit.", gauge, func(v api.VM) float64 { return float64(v.MemoryLimitBytes) }),
-	vmMetric("kernel_time_limit_seconds", "GPU time after which a kernel of the guest is ended; 0 without a limit.", gauge, func(v api.VM) float64 { return v.KernelTimeLimit.Seconds() }),
-	vmMetric("active", "Whether the guest had work in the last round.", gauge, func(v api.VM) float64 { return boolValue(v.Active) }),
-	vmMetric("weight", "The guest's weight.", gauge, func(v api.VM) float64 { return v.Weight }),
-	vmMetric("cap_ratio", "The part of the GPU's time that the guest never gets more than; 1 without a cap.", gauge, func(v api.VM) float64 { return cmp.Or(v.Cap, 1) }),
-	vmMetric("guarantee_ratio", "The part of the GPU's time that the guest gets while it has work; 0 without a guarantee.", gauge, func(v api.VM) float64 { return v.Guarantee }),
-	vmMetric("budget_used_seconds", "GPU time that counts for the guest's budget in the present period; 0 without a budget.", gauge, func(v api.VM) float64 { return budgetOf(v.Budget).Used.Seconds() }),
-	vmMetric("budget_soft_seconds", "The soft limit of the guest's budget; 0 without one.", gauge, func(v api.VM) float64 { return budgetOf(v.Budget).Budget.Soft.Seconds() }),
-	vmMetric("budget_hard_seconds", "The hard limit of the guest's budget; 0 without one.", gauge, func(v api.VM) float64 { return budgetOf(v.Budget).Budget.Hard.Seconds() }),
-	vmMetric("budget_level", "How much of the guest's budget is used: 0 within its limits, 1 over the soft one, 2 over the hard one.", gauge, func(v api.VM) float64 { return float64(budgetOf(v.Budget).Level) }),
-	vmMetric("budget_sanction", "What the budgets of the guest and its owner mean for it now: 0 nothing, 1 it is throttled, 2 it is held.", gauge, func(v api.VM) float64 { return float64(v.Sanction) }),
-	vmMetric("suspensions_total", "Times the guest's channels were suspended.", counter, func(v api.VM) float64 { return float64(v.Suspensions) }),
-	vmMetric("suspended_seconds_total", "Time for which the guest's channels were suspended.", counter, func(v api.VM) float64 { return v.SuspendedSeconds }),
-	vmMetric("unaccounted_seconds_total", "The most compute time beyond the recorded GPU time that the guest can have used while no daemon ran.", counter, func(v api.VM) float64 { return v.UnaccountedSeconds }),
-	vmMetric("suspended", "Whether the guest's channels are suspended now.", gauge, func(v api.VM) float64 { return boolValue(v.Suspended) }),
-	vmMetric("attached", "Whether a VMM is connected.", gauge, func(v api.VM) float64 { return boolValue(v.Attached) }),
-	vmMetric("kernels_total", "Kernels that ran to their end.", counter, func(v api.VM) float64 { return float64(v.Kernels) }),
-	vmMetric("errors_total", "Commands that failed.", counter, func(v api.VM) float64 { return float64(v.Errors) }),
-	vmMetric("copied_bytes_total", "Bytes copied to, from and on the GPU.", counter, func(v api.VM) float64 { return float64(v.CopiedBytes) }),
-	vmMetric("commands_total", "Commands fetched from the guest's rings.", counter, func(v api.VM) float64 { return float64(v.Commands) }),
-	vmMetric("doorbells_total", "Doorbells that the guest rang.", counter, func(v api.VM) float64 { return float64(v.Doorbells) }),
-	vmMetric("contexts", "Contexts that the guest has.", gauge, func(v api.VM) float64 { return float64(v.Contexts) }),
-	vmMetric("priority_ceiling", "The highest priority that the guest's launches may have, 0 to 15.", gauge, func(v api.VM) float64 { return float64(v.PriorityCeiling) }),
-	vmMetric("evictions_total", "Times a kernel of the guest was taken off the GPU with work undone.", counter, func(v api.VM) float64 { return float64(v.Preemption.Evictions) }),
-	vmMetric("eviction_seconds_total", "Time from when kernels of the guest were told to leave the GPU until they had left.", counter, func(v api.VM) float64 { return v.Preemption.EvictionSeconds }),
-	vmMetric("evictions_caused_total", "Evictions of any kernel for the guest's sake.", counter, func(v api.VM) float64 { return float64(v.Preemption.Caused) }),
-	vmMetric("preemption_charged_seconds_total", "Cost of the evictions for the guest's sake, which the guest is charged.", counter, func(v api.VM) float64 { return v.Preemption.ChargedSeconds }),
-	vmMetric("liars_total", "Kernels that were launched as preemptible and did not leave the GPU in time when told.", counter, func(v api.VM) float64 { return float64(v.Preemption.Unresponsive) }),
-	vmMetric("ignored_priorities_total", "Launches that asked for a priority above the ceiling.", counter, func(v api.VM) float64 { return float64(v.Preemption.IgnoredPriorities) }),
-	vmMetric("predicted_launches_total", "Launches that ended and whose duration was predicted.", counter, func(v api.VM) float64 { return float64(v.Preemption.Prediction.Launches) }),
-	vmMetric("predicted_seconds_total", "Time that launches with a predicted duration were expected to take.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.PredictedSeconds }),
-	vmMetric("measured_seconds_total", "Time that launches with a predicted duration took.", counter, func(v api.VM) float64 { return v.Preemption.Prediction.MeasuredSeconds }),
-	vmMetric("controlled_contexts", "Contexts of the guest that can be taken off the GPU in mid-kernel.", gauge, func(v api.VM) float64 { return float64(v.Control.Contexts) }),
-	vmMetric("disabled_contexts", "Contexts of the guest that are off the GPU now.", gauge, func(v api.VM) float64 { return float64(v.Control.Disabled) }),
-	vmMetric("disables_total", "Times a context was taken off the GPU.", counter, func(v api.VM) float64 { return float64(v.Control.Disables) }),
-	vmMetric("disable_seconds_total", "Time that the GPU's driver took to disable contexts.", counter, func(v api.VM) float64 { return v.Control.DisableSeconds }),
-	vmMetric("enable_seconds_total", "Time that the GPU's driver took to enable contexts.", counter, func(v api.VM) float64 { return v.Control.EnableSeconds }),
-	vmMetric("disabled_seconds_total", "Time for which contexts were off the GPU that are enabled again.", counter, func(v api.VM) float64 { return v.Control.DisabledSeconds }),
-	vmMetric("time_slice_seconds", "How long a context of the guest runs before another's turn; 0 is the driver's own choice.", gauge, func(v api.VM) float64 { return v.Control.TimeSliceSeconds }),
-	vmMetric("time_slices_set_total", "Times that a time slice was set.", counter, func(v api.VM) float64 { return float64(v.Control.TimeSlices) }),
-	vmMetric("control_errors_total", "Calls of the GPU's driver for the guest's contexts that failed.", counter, func(v api.VM) float64 { return float64(v.Control.Errors) }),
-	vmMetric("prediction_error_ratio", "The mean difference of predicted and measured durations, each as a part of the measured one.", gauge, func(v api.VM) float64 { return v.Preemption.Prediction.ErrorRatio }),
+	vmMetric("gpu_seconds_total", "Compute time that the guest used, by accounting.", counter, func(v *api.VM) float64 { return v.GPUSeconds }),
+	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately; compare it with the busy ratio, which is of the GPU's time.", gauge, func(v *api.VM) float64 { return v.Share }),
+	vmMetric("entitled_ratio", "What the guest's weight, cap and guarantee entitle it to among the active guests.", gauge, func(v *api.VM) float64 { return v.Entitled }),
+	vmMetric("busy_ratio", "The part of the GPU's time that the guest used lately.", gauge, func(v *api.VM) float64 { return v.BusyRatio }),
+	vmMetric("lost", "Whether the guest's virtual GPU was lost; its counters stay as they were.", gauge, func(v *api.VM) float64 { return boolValue(v.Lost != "") }),
+	vmMetric("memory_used_bytes", "GPU memory that the guest has in use.", gauge, func(v *api.VM) float64 { return float64(v.MemoryUsedBytes) }),
+	vmMetric("memory_limit_bytes", "GPU memory that the guest may use; 0 without a limit.", gauge, func(v *api.VM) float64 { return float64(v.MemoryLimitBytes) }),
+	vmMetric("kernel_time_limit_seconds", "GPU time after which a kernel of the guest is ended; 0 without a limit.", gauge, func(v *api.VM) float64 { return v.KernelTimeLimit.Seconds() }),
+	vmMetric("active", "Whether the guest had work in the last round.", gauge, func(v *api.VM) float64 { return boolValue(v.Active) }),
+	vmMetric("weight", "The guest's weight.", gauge, func(v *api.VM) float64 { return v.Weight }),
+	vmMetric("cap_ratio", "The part of the GPU's time that the guest never gets more than; 1 without a cap.", gauge, func(v *api.VM) float64 { return cmp.Or(v.Cap, 1) }),
+	vmMetric("guarantee_ratio", "The part of the GPU's time that the guest gets while it has work; 0 without a guarantee.", gauge, func(v *api.VM) float64 { return v.Guarantee }),
+	vmMetric("budget_used_seconds", "GPU time that counts for the guest's budget in the present period; 0 without a budget.", gauge, func(v *api.VM) float64 { return budgetOf(v.Budget).Used.Seconds() }),
+	vmMetric("budget_soft_seconds", "The soft limit of the guest's budget; 0 without one.", gauge, func(v *api.VM) float64 { return budgetOf(v.Budget).Budget.Soft.Seconds() }),
+	vmMetric("budget_hard_seconds", "The hard limit of the guest's budget; 0 without one.", gauge, func(v *api.VM) float64 { return budgetOf(v.Budget).Budget.Hard.Seconds() }),
+	vmMetric("budget_level", "How much of the guest's budget is used: 0 within its limits, 1 over the soft one, 2 over the hard one.", gauge, func(v *api.VM) float64 { return float64(budgetOf(v.Budget).Level) }),
+	vmMetric("budget_sanction", "What the budgets of the guest and its owner mean for it now: 0 nothing, 1 it is throttled, 2 it is held.", gauge, func(v *api.VM) float64 { return float64(v.Sanction) }),
+	vmMetric("suspensions_total", "Times the guest's channels were suspended.", counter, func(v *api.VM) float64 { return float64(v.Suspensions) }),
+	vmMetric("suspended_seconds_total", "Time for which the guest's channels were suspended.", counter, func(v *api.VM) float64 { return v.SuspendedSeconds }),
+	vmMetric("unaccounted_seconds_total", "The most compute time beyond the recorded GPU time that the guest can have used while no daemon ran.", counter, func(v *api.VM) float64 { return v.UnaccountedSeconds }),
+	vmMetric("suspended", "Whether the guest's channels are suspended now.", gauge, func(v *api.VM) float64 { return boolValue(v.Suspended) }),
+	vmMetric("attached", "Whether a VMM is connected.", gauge, func(v *api.VM) float64 { return boolValue(v.Attached) }),
+	vmMetric("kernels_total", "Kernels that ran to their end.", counter, func(v *api.VM) float64 { return float64(v.Kernels) }),
+	vmMetric("errors_total", "Commands that failed.", counter, func(v *api.VM) float64 { return float64(v.Errors) }),
+	vmMetric("copied_bytes_total", "Bytes copied to, from and on the GPU.", counter, func(v *api.VM) float64 { return float64(v.CopiedBytes) }),
+	vmMetric("commands_total", "Commands fetched from the guest's rings.", counter, func(v *api.VM) float64 { return float64(v.Commands) }),
+	vmMetric("doorbells_total", "Doorbells that the guest rang.", counter, func(v *api.VM) float64 { return float64(v.Doorbells) }),
+	vmMetric("contexts", "Contexts that the guest has.", gauge, func(v *api.VM) float64 { return float64(v.Contexts) }),
+	vmMetric("priority_ceiling", "The highest priority that the guest's launches may have, 0 to 15.", gauge, func(v *api.VM) float64 { return float64(v.PriorityCeiling) }),
+	vmMetric("evictions_total", "Times a kernel of the guest was taken off the GPU with work undone.", counter, func(v *api.VM) float64 { return float64(v.Preemption.Evictions) }),
+	vmMetric("eviction_seconds_total", "Time from when kernels of the guest were told to leave the GPU until they had left.", counter, func(v *api.VM) float64 { return v.Preemption.EvictionSeconds }),
+	vmMetric("evictions_caused_total", "Evictions of any kernel for the guest's sake.", counter, func(v *api.VM) float64 { return float64(v.Preemption.Caused) }),
+	vmMetric("preemption_charged_seconds_total", "Cost of the evictions for the guest's sake, which the guest is charged.", counter, func(v *api.VM) float64 { return v.Preemption.ChargedSeconds }),
+	vmMetric("liars_total", "Kernels that were launched as preemptible and did not leave the GPU in time when told.", counter, func(v *api.VM) float64 { return float64(v.Preemption.Unresponsive) }),
+	vmMetric("ignored_priorities_total", "Launches that asked for a priority above the ceiling.", counter, func(v *api.VM) float64 { return float64(v.Preemption.IgnoredPriorities) }),
+	vmMetric("predicted_launches_total", "Launches that ended and whose duration was predicted.", counter, func(v *api.VM) float64 { return float64(v.Preemption.Prediction.Launches) }),
+	vmMetric("predicted_seconds_total", "Time that launches with a predicted duration were expected to take.", counter, func(v *api.VM) float64 { return v.Preemption.Prediction.PredictedSeconds }),
+	vmMetric("measured_seconds_total", "Time that launches with a predicted duration took.", counter, func(v *api.VM) float64 { return v.Preemption.Prediction.MeasuredSeconds }),
+	vmMetric("controlled_contexts", "Contexts of the guest that can be taken off the GPU in mid-kernel.", gauge, func(v *api.VM) float64 { return float64(v.Control.Contexts) }),
+	vmMetric("disabled_contexts", "Contexts of the guest that are off the GPU now.", gauge, func(v *api.VM) float64 { return float64(v.Control.Disabled) }),
+	vmMetric("disables_total", "Times a context was taken off the GPU.", counter, func(v *api.VM) float64 { return float64(v.Control.Disables) }),
+	vmMetric("disable_seconds_total", "Time that the GPU's driver took to disable contexts.", counter, func(v *api.VM) float64 { return v.Control.DisableSeconds }),
+	vmMetric("enable_seconds_total", "Time that the GPU's driver took to enable contexts.", counter, func(v *api.VM) float64 { return v.Control.EnableSeconds }),
+	vmMetric("disabled_seconds_total", "Time for which contexts were off the GPU that are enabled again.", counter, func(v *api.VM) float64 { return v.Control.DisabledSeconds }),
+	vmMetric("time_slice_seconds", "How long a context of the guest runs before another's turn; 0 is the driver's own choice.", gauge, func(v *api.VM) float64 { return v.Control.TimeSliceSeconds }),
+	vmMetric("time_slices_set_total", "Times that a time slice was set.", counter, func(v *api.VM) float64 { return float64(v.Control.TimeSlices) }),
+	vmMetric("control_errors_total", "Calls of the GPU's driver for the guest's contexts that failed.", counter, func(v *api.VM) float64 { return float64(v.Control.Errors) }),
+	vmMetric("prediction_error_ratio", "The mean difference of predicted and measured durations, each as a part of the measured one.", gauge, func(v *api.VM) float64 { return v.Preemption.Prediction.ErrorRatio }),
 }
 
 var gpuMetrics = []metric[api.GPU]{
-	gpuMetric("busy_seconds_total", "Time in which the GPU executed, estimated between polling phases.", counter, func(g api.GPU) float64 { return g.BusySeconds }),
-	gpuMetric("idle_seconds_total", "Time in which the GPU executed nothing, estimated between polling phases.", counter, func(g api.GPU) float64 { return g.IdleSeconds }),
-	gpuMetric("switching_seconds_total", "Time in which the GPU saved and loaded contexts, estimated between polling phases.", counter, func(g api.GPU) float64 { return g.SwitchingSeconds }),
-	gpuMetric("switches_total", "Context switches, estimated between polling phases.", counter, func(g api.GPU) float64 { return float64(g.Switches) }),
-	gpuMetric("busy_ratio", "The part of time lately in which the GPU executed.", gauge, func(g api.GPU) float64 { return g.BusyRatio }),
-	gpuMetric("rounds_total", "Rounds of watching and deciding.", counter, func(g api.GPU) float64 { return float64(g.Rounds) }),
-	gpuMetric("accounting_cpu_seconds_total", "Processor time that watching the GPU took.", counter, func(g api.GPU) float64 { return g.AccountingCPUSeconds }),
-	gpuMetric("watched_seconds_total", "Time in which the GPU was watched.", counter, func(g api.GPU) float64 { return g.WatchedSeconds }),
-	gpuMetric("polls_total", "Readings of the GPU's status.", counter, func(g api.GPU) float64 { return float64(g.Polls) }),
-	gpuMetric("records_lost_total", "Times that records of context switches were lost; the time in between is charged by what guests' processes report.", counter, func(g api.GPU) float64 { return float64(g.RecordsLost) }),
-	gpuMetric("record_pauses_total", "Times that the recording of context switches was paused.", counter, func(g api.GPU) float64 { return float64(g.RecordPauses) }),
-	gpuMetric("record_paused", "Whether the recording of context switches is paused.", gauge, func(g api.GPU) float64 { return boolValue(g.RecordPaused) }),
-	gpuMetric("polling_gaps_total", "Pairs of readings of the GPU's status that were over 20 µs apart.", counter, func(g api.GPU) float64 { return float64(g.Gaps) }),
-	gpuMetric("polling_gap_seconds_total", "Time between readings of the GPU's status that were over 20 µs apart.", counter, func(g api.GPU) float64 { return g.GapSeconds }),
-	gpuMetric("overruns_total", "Kernels that a soft GPU computed late.", counter, func(g api.GPU) float64 { return float64(g.Overruns) }),
-	gpuMetric("overrun_seconds_total", "Time by which a soft GPU's time was stretched for kernels that it computed late.", counter, func(g api.GPU) float64 { return g.OverrunSeconds }),
-	gpuMetric("cordoned", "Whether no guest is created on the GPU, because an operator cordoned or drained it.", gauge, func(g api.GPU) float64 { return boolValue(g.Cordoned) }),
-	gpuMetric("draining", "Whether no guest gets a context on the GPU, because an operator drains it.", gauge, func(g api.GPU) float64 { return boolValue(g.Draining) }),
-	gpuMetric("lost_vms_total", "Guests whose virtual GPU was lost, because its process ended although nobody asked for that.", counter, func(g api.GPU) float64 { return float64(g.LostVMs) }),
-	gpuMetric("memory_bytes", "The GPU's memory.", gauge, func(g api.GPU) float64 { return float64(g.MemoryBytes) }),
-	gpuMetric("vms", "Guests on the GPU.", gauge, func(g api.GPU) float64 { return float64(g.VMs) }),
-	gpuMetric("healthy", "Whether the GPU answers.", gauge, func(g api.GPU) float64 { return boolValue(g.Healthy) }),
-	gpuMetric("real_time", "Whether the thread that polls the GPU has real-time priority; 0 for sources that poll nothing.", gauge, func(g api.GPU) float64 { return boolValue(g.RealTime) }),
+	gpuMetric("busy_seconds_total", "Time in which the GPU executed, estimated between polling phases.", counter, func(g *api.GPU) float64 { return g.BusySeconds }),
+	gpuMetric("idle_seconds_total", "Time in which the GPU executed nothing, estimated between polling phases.", counter, func(g *api.GPU) float64 { return g.IdleSeconds }),
+	gpuMetric("switching_seconds_total", "Time in which the GPU saved and loaded contexts, estimated between polling phases.", counter, func(g *api.GPU) float64 { return g.SwitchingSeconds }),
+	gpuMetric("switches_total", "Context switches, estimated between polling phases.", counter, func(g *api.GPU) float64 { return float64(g.Switches) }),
+	gpuMetric("busy_ratio", "The part of time lately in which the GPU executed.", gauge, func(g *api.GPU) float64 { return g.BusyRatio }),
+	gpuMetric("rounds_total", "Rounds of watching and deciding.", counter, func(g *api.GPU) float64 { return float64(g.Rounds) }),
+	gpuMetric("accounting_cpu_seconds_total", "Processor time that watching the GPU took.", counter, func(g *api.GPU) float64 { return g.AccountingCPUSeconds }),
+	gpuMetric("watched_seconds_total", "Time in which the GPU was watched.", counter, func(g *api.GPU) float64 { return g.WatchedSeconds }),
+	gpuMetric("polls_total", "Readings of the GPU's status.", counter, func(g *api.GPU) float64 { return float64(g.Polls) }),
+	gpuMetric("records_lost_total", "Times that records of context switches were lost; the time in between is charged by what guests' processes report.", counter, func(g *api.GPU) float64 { return float64(g.RecordsLost) }),
+	gpuMetric("record_pauses_total", "Times that the recording of context switches was paused.", counter, func(g *api.GPU) float64 { return float64(g.RecordPauses) }),
+	gpuMetric("record_paused", "Whether the recording of context switches is paused.", gauge, func(g *api.GPU) float64 { return boolValue(g.RecordPaused) }),
+	gpuMetric("polling_gaps_total", "Pairs of readings of the GPU's status that were over 20 µs apart.", counter, func(g *api.GPU) float64 { return float64(g.Gaps) }),
+	gpuMetric("polling_gap_seconds_total", "Time between readings of the GPU's status that were over 20 µs apart.", counter, func(g *api.GPU) float64 { return g.GapSeconds }),
+	gpuMetric("overruns_total", "Kernels that a soft GPU computed late.", counter, func(g *api.GPU) float64 { return float64(g.Overruns) }),
+	gpuMetric("overrun_seconds_total", "Time by which a soft GPU's time was stretched for kernels that it computed late.", counter, func(g *api.GPU) float64 { return g.OverrunSeconds }),
+	gpuMetric("cordoned", "Whether no guest is created on the GPU, because an operator cordoned or drained it.", gauge, func(g *api.GPU) float64 { return boolValue(g.Cordoned) }),
+	gpuMetric("draining", "Whether no guest gets a context on the GPU, because an operator drains it.", gauge, func(g *api.GPU) float64 { return boolValue(g.Draining) }),
+	gpuMetric("lost_vms_total", "Guests whose virtual GPU was lost, because its process ended although nobody asked for that.", counter, func(g *api.GPU) float64 { return float64(g.LostVMs) }),
+	gpuMetric("memory_bytes", "The GPU's memory.", gauge, func(g *api.GPU) float64 { return float64(g.MemoryBytes) }),
+	gpuMetric("vms", "Guests on the GPU.", gauge, func(g *api.GPU) float64 { return float64(g.VMs) }),
+	gpuMetric("healthy", "Whether the GPU answers.", gauge, func(g *api.GPU) float64 { return boolValue(g.Healthy) }),
+	gpuMetric("real_time", "Whether the thread that polls the GPU has real-time priority; 0 for sources that poll nothing.", gauge, func(g *api.GPU) float64 { return boolValue(g.RealTime) }),
 }
 
 // launchStates are the values of the label state of a guest's launches.
@@ -135,12 +129,12 @@ var launchStates = []struct {
 }
 
 var (
-	vmSilent      = prometheus.NewDesc("vgpud_vm_silent", "Whether the guest, which an earlier daemon created, does not answer; it is suspended, and its other series are missing until it answers.", vmLabels, nil)
-	vmLaunches    = prometheus.NewDesc("vgpud_vm_launches", "Launches that wait for their turn, run, and are to leave the GPU.", append(vmLabels[:len(vmLabels):len(vmLabels)], "state"), nil)
-	vmErrors      = prometheus.NewDesc("vgpud_vm_errors_by_reason_total", "Commands that failed, by reason: request (it can't be carried out as it is), memory (used up, or the guest's limit), module (not one, or not for this GPU), fault (of a kernel), time-limit (of a kernel), canceled (channel closed or context reset), other (the host failed).", append(vmLabels[:len(vmLabels):len(vmLabels)], "reason"), nil)
-	vmEvictions   = prometheus.NewDesc("vgpud_vm_eviction_seconds", "Time from when a kernel of the guest was told to leave the GPU until its last block had left, since the daemon started.", vmLabels, nil)
-	gpuEvictions  = prometheus.NewDesc("vgpud_gpu_eviction_seconds", "Time from when a kernel was told to leave the GPU until its last block had left.", gpuLabels, nil)
-	gpuPrediction = prometheus.NewDesc("vgpud_gpu_prediction_error_ratio", "The mean difference of launches' predicted and measured durations, each as a part of the measured one.", gpuLabels, nil)
+	vmSilent      = exposition.NewFamily(gauge, "vgpud_vm_silent", "Whether the guest, which an earlier daemon created, does not answer; it is suspended, and its other series are missing until it answers.", vmLabels...)
+	vmLaunches    = exposition.NewFamily(gauge, "vgpud_vm_launches", "Launches that wait for their turn, run, and are to leave the GPU.", "gpu", "vm", "domain", "state")
+	vmErrors      = exposition.NewFamily(counter, "vgpud_vm_errors_by_reason_total", "Commands that failed, by reason: request (it can't be carried out as it is), memory (used up, or the guest's limit), module (not one, or not for this GPU), fault (of a kernel), time-limit (of a kernel), canceled (channel closed or context reset), other (the host failed).", "gpu", "vm", "domain", "reason")
+	vmEvictions   = exposition.NewFamily(exposition.Histogram, "vgpud_vm_eviction_seconds", "Time from when a kernel of the guest was told to leave the GPU until its last block had left, since the daemon started.", vmLabels...)
+	gpuEvictions  = exposition.NewFamily(exposition.Histogram, "vgpud_gpu_eviction_seconds", "Time from when a kernel was told to leave the GPU until its last block had left.", gpuLabels...)
+	gpuPrediction = exposition.NewFamily(gauge, "vgpud_gpu_prediction_error_ratio", "The mean difference of launches' predicted and measured durations, each as a part of the measured one.", gpuLabels...)
 )
 
 // errorReasons are the values of the label reason of a guest's errors.
@@ -169,116 +163,141 @@ var evictionUses = []struct {
 	{"whole", func(a api.Asked) uint64 { return a.Whole }},
 }
 
-var gpuAsked = prometheus.NewDesc("vgpud_gpu_evictions_asked_total", "Evictions asked for, by label spatial: useful if leaving some SMs was enough, or else why it was not: takes-turns, needs-all, unknown, or whole if a part was not considered.", []string{"gpu", "spatial"}, nil)
+var gpuAsked = exposition.NewFamily(counter, "vgpud_gpu_evictions_asked_total", "Evictions asked for, by label spatial: useful if leaving some SMs was enough, or else why it was not: takes-turns, needs-all, unknown, or whole if a part was not considered.", "gpu", "spatial")
 
-var gpuInfo = prometheus.NewDesc("vgpud_gpu_info", "A GPU's kind, model and policy; always 1.", []string{"gpu", "kind", "model", "policy"}, nil)
+var gpuInfo = exposition.NewFamily(gauge, "vgpud_gpu_info", "A GPU's kind, model and policy; always 1.", "gpu", "kind", "model", "policy")
 
 var (
-	vmInfo        = prometheus.NewDesc("vgpud_vm_info", "A guest's domain, and the owner and project that its usage is billed to; always 1.", append(vmLabels[:len(vmLabels):len(vmLabels)], "domain_uuid", "owner", "project"), nil)
-	gpuAccounting = prometheus.NewDesc("vgpud_gpu_accounting_info", "The source by which the GPU's use is accounted: registers, events or launches; always 1.", []string{"gpu", "source"}, nil)
-	buildInfo     = prometheus.NewDesc("vgpud_build_info", "The daemon's version, and Go's; always 1.", []string{"version", "goversion"}, nil)
-	daemonHealthy = prometheus.NewDesc("vgpud_healthy", "Whether the daemon knows of no problem; /-/healthy lists what it knows.", nil, nil)
+	vmInfo        = exposition.NewFamily(gauge, "vgpud_vm_info", "A guest's domain, and the owner and project that its usage is billed to; always 1.", "gpu", "vm", "domain", "domain_uuid", "owner", "project")
+	gpuAccounting = exposition.NewFamily(gauge, "vgpud_gpu_accounting_info", "The source by which the GPU's use is accounted: registers, events or launches; always 1.", "gpu", "source")
+	buildInfo     = exposition.NewFamily(gauge, "vgpud_build_info", "The daemon's version, and Go's; always 1.", "version", "goversion")
+	daemonHealthy = exposition.NewFamily(gauge, "vgpud_healthy", "Whether the daemon knows of no problem; /-/healthy lists what it knows.")
 )
 
-// Describe implements [prometheus.Collector].
-func (c collector) Describe(ch chan<- *prometheus.Desc) {
-	ch <- buildInfo
-	ch <- daemonHealthy
-	ch <- vmInfo
-	ch <- gpuAccounting
-	ch <- gpuInfo
-	ch <- vmSilent
-	ch <- vmLaunches
-	ch <- vmErrors
-	ch <- vmEvictions
-	ch <- gpuEvictions
-	ch <- gpuAsked
-	ch <- gpuPrediction
-	describeHardware(ch)
-	for _, m := range ownerMetrics {
-		ch <- m.desc
+// source is what the API shows, for Prometheus. Labels are gpu, vm and domain: the libvirt domain's
+// name, or empty if the guest belongs to no domain.
+type source struct{ host api.Host }
+
+// Families implements [exposition.Source].
+func (source) Families() []*exposition.Family {
+	all := []*exposition.Family{
+		buildInfo, daemonHealthy, vmSilent, vmInfo, vmErrors, vmEvictions, vmLaunches,
+		gpuInfo, gpuAccounting, gpuEvictions, gpuAsked, gpuPrediction, gpuHardware, gpuXids, gpuThrottled,
 	}
 	for _, m := range vmMetrics {
-		ch <- m.desc
+		all = append(all, m.Family)
+	}
+	for _, m := range ownerMetrics {
+		all = append(all, m.Family)
 	}
 	for _, m := range gpuMetrics {
-		ch <- m.desc
+		all = append(all, m.Family)
 	}
-}
-
-// sample is a [prometheus.Metric] whose labels are those of other samples, too: a guest's are made
-// once for all of its metrics.
-type sample struct {
-	desc   *prometheus.Desc
-	kind   prometheus.ValueType
-	value  float64
-	labels []*dto.LabelPair
-}
-
-// Desc implements [prometheus.Metric].
-func (s sample) Desc() *prometheus.Desc { return s.desc }
-
-// Write implements [prometheus.Metric].
-func (s sample) Write(m *dto.Metric) error {
-	m.Label = s.labels
-	if s.kind == counter {
-		m.Counter = &dto.Counter{Value: &s.value}
-	} else {
-		m.Gauge = &dto.Gauge{Value: &s.value}
+	for _, m := range hardwareMetrics {
+		all = append(all, m.Family)
 	}
-	return nil
+	return all
 }
 
-// Collect implements [prometheus.Collector].
-func (c collector) Collect(ch chan<- prometheus.Metric) {
-	health := c.host.Health()
-	ch <- prometheus.MustNewConstMetric(buildInfo, gauge, 1, health.Version, runtime.Version())
-	ch <- prometheus.MustNewConstMetric(daemonHealthy, gauge, boolValue(health.Healthy))
-	vms := c.host.VMs()
+// Collect implements [exposition.Source].
+func (s source) Collect(to exposition.Sink) {
+	health := s.host.Health()
+	to.Sample(buildInfo, exposition.With(health.Version, runtime.Version()), 1)
+	to.Sample(daemonHealthy, exposition.With(), boolValue(health.Healthy))
+	vms := s.host.VMs()
+	collectVMs(to, vms)
+	collectOwners(to, vms)
+	collectGPUs(to, s.host.GPUs())
+}
+
+// collectVMs collects guests' series.
+func collectVMs(to exposition.Sink, vms []api.VM) {
+	type guest struct {
+		*api.VM
+		labels *exposition.Labels
+	}
+	answering := make([]guest, 0, len(vms))
 	for i := range vms {
-		v := &vms[i]
-		labels := prometheus.MakeLabelPairs(vmSilent, []string{v.GPU, v.Name, v.Domain})
-		ch <- sample{vmSilent, gauge, boolValue(v.Silent != ""), labels}
-		if v.Silent != "" {
-			continue // its counters would go back
-		}
-		ch <- prometheus.MustNewConstMetric(vmInfo, gauge, 1, v.GPU, v.Name, v.Domain, v.DomainUUID, v.Owner, v.Project)
-		for _, m := range vmMetrics {
-			ch <- sample{m.desc, m.kind, m.value(*v), labels}
-		}
-		for _, r := range errorReasons {
-			ch <- prometheus.MustNewConstMetric(vmErrors, counter, float64(r.count(&v.ErrorReasons)), v.GPU, v.Name, v.Domain, r.name)
-		}
-		times := &v.Preemption.EvictionTimes
-		ch <- prometheus.MustNewConstHistogram(vmEvictions, times.Count, times.Seconds, evictionBuckets(times.Buckets), v.GPU, v.Name, v.Domain)
-		for _, s := range launchStates {
-			ch <- prometheus.MustNewConstMetric(vmLaunches, gauge, float64(s.count(v.Preemption.Launches)), v.GPU, v.Name, v.Domain, s.name)
+		g := guest{&vms[i], exposition.With(vms[i].GPU, vms[i].Name, vms[i].Domain)}
+		to.Sample(vmSilent, g.labels, boolValue(g.Silent != ""))
+		if g.Silent == "" { // else its counters would go back
+			answering = append(answering, g)
 		}
 	}
-	collectOwners(ch, vms)
-	for _, g := range c.host.GPUs() {
-		ch <- prometheus.MustNewConstMetric(gpuInfo, gauge, 1, g.Name, g.Kind, g.Model, g.Policy)
-		ch <- prometheus.MustNewConstMetric(gpuAccounting, gauge, 1, g.Name, g.AccountingSource)
-		for _, m := range gpuMetrics {
-			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value(g), g.Name)
+	for _, g := range answering {
+		to.Sample(vmInfo, exposition.With(g.GPU, g.Name, g.Domain, g.DomainUUID, g.Owner, g.Project), 1)
+	}
+	for _, m := range vmMetrics {
+		for _, g := range answering {
+			to.Sample(m.Family, g.labels, m.value(g.VM))
 		}
-		ch <- prometheus.MustNewConstHistogram(gpuEvictions, g.Evictions.Count, g.Evictions.Seconds, evictionBuckets(g.Evictions.Buckets), g.Name)
-		for _, a := range evictionUses {
-			ch <- prometheus.MustNewConstMetric(gpuAsked, counter, float64(a.count(g.Evictions.Asked)), g.Name, a.name)
+	}
+	for _, g := range answering {
+		for _, r := range errorReasons {
+			to.Sample(vmErrors, exposition.With(g.GPU, g.Name, g.Domain, r.name), float64(r.count(&g.ErrorReasons)))
 		}
-		ch <- prometheus.MustNewConstMetric(gpuPrediction, gauge, g.Prediction.ErrorRatio, g.Name)
-		collectHardware(ch, g.Name, g.Hardware)
+	}
+	for _, g := range answering {
+		to.Distribution(vmEvictions, g.labels, evictionTimes(&g.Preemption.EvictionTimes))
+	}
+	for _, g := range answering {
+		for _, s := range launchStates {
+			to.Sample(vmLaunches, exposition.With(g.GPU, g.Name, g.Domain, s.name), float64(s.count(g.Preemption.Launches)))
+		}
 	}
 }
 
-// evictionBuckets returns the buckets of a histogram of evictions, also the empty ones.
-func evictionBuckets(counted []api.Bucket) map[float64]uint64 {
-	buckets := make(map[float64]uint64, len(launchqueue.EvictionBounds))
+// collectGPUs collects GPUs' series.
+func collectGPUs(to exposition.Sink, gpus []api.GPU) {
+	labels := make([]*exposition.Labels, len(gpus))
+	for i, g := range gpus {
+		labels[i] = exposition.With(g.Name)
+		to.Sample(gpuInfo, exposition.With(g.Name, g.Kind, g.Model, g.Policy), 1)
+	}
+	for _, g := range gpus {
+		to.Sample(gpuAccounting, exposition.With(g.Name, g.AccountingSource), 1)
+	}
+	for _, m := range gpuMetrics {
+		for i := range gpus {
+			to.Sample(m.Family, labels[i], m.value(&gpus[i]))
+		}
+	}
+	for i, g := range gpus {
+		to.Distribution(gpuEvictions, labels[i], evictionTimes(&api.Histogram{Count: g.Evictions.Count, Seconds: g.Evictions.Seconds, Buckets: g.Evictions.Buckets}))
+	}
+	for _, g := range gpus {
+		for _, a := range evictionUses {
+			to.Sample(gpuAsked, exposition.With(g.Name, a.name), float64(a.count(g.Evictions.Asked)))
+		}
+	}
+	for i, g := range gpus {
+		to.Sample(gpuPrediction, labels[i], g.Prediction.ErrorRatio)
+	}
+	collectHardware(to, gpus)
+}
+
+// evictionBounds are the upper bounds of histograms of evictions, in seconds.
+var evictionBounds = func() (bounds []float64) {
 	for _, b := range launchqueue.EvictionBounds {
-		buckets[b.Seconds()] = 0
+		bounds = append(bounds, b.Seconds())
 	}
-	for _, b := range counted {
-		buckets[b.UpTo] = b.Count
+	return bounds
+}()
+
+// noEvictions has the number 0 for each of evictionBounds.
+var noEvictions = make([]uint64, len(evictionBounds))
+
+// evictionTimes returns a histogram of evictions with all buckets, also the empty ones.
+func evictionTimes(h *api.Histogram) exposition.Distribution {
+	d := exposition.Distribution{Bounds: evictionBounds, UpTo: noEvictions, Count: h.Count, Sum: h.Seconds}
+	if len(h.Buckets) == 0 {
+		return d
 	}
-	return buckets
+	d.UpTo = make([]uint64, len(evictionBounds))
+	for _, b := range h.Buckets {
+		if i, found := slices.BinarySearch(evictionBounds, b.UpTo); found {
+			d.UpTo[i] = b.Count
+		}
+	}
+	return d
 }

@@ -10,17 +10,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/exporter-toolkit/web"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/exposition"
 )
 
 // newMetrics returns the handler of /metrics: of guests and GPUs, and of the daemon's own process.
 func newMetrics(h api.Host) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collector{h}, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 8})
+	own := prometheus.NewRegistry()
+	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return exposition.Handler(source{h}, own)
 }
 
 // healthPath is the path of the health page beside /metrics.

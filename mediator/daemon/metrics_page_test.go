@@ -17,12 +17,13 @@ import (
 	"golang.org/x/crypto/bcrypt"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/exposition"
 )
 
 // TestMetricsLint: Prometheus' own linter, which `promtool check metrics` runs, has nothing to say.
 func TestMetricsLint(t *testing.T) {
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(collector{twoGuests})
+	r.MustRegister(exposition.Collector(source{twoGuests}))
 	problems, err := testutil.GatherAndLint(r)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ its libvirt domain, empty if it belongs to none. A GPU in software has no series
 func metricsPage(t *testing.T) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	r.MustRegister(collector{twoGuests})
+	r.MustRegister(exposition.Collector(source{twoGuests}))
 	families, err := r.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -186,6 +187,20 @@ func thousand() fakeHost {
 		h.vms = append(h.vms, v)
 	}
 	return h
+}
+
+// TestMetricsOfManyGuests: the answer with 1,000 guests makes fewer allocations than it has
+// series, which is what keeps it fast.
+func TestMetricsOfManyGuests(t *testing.T) {
+	metrics := newMetrics(thousand())
+	var series int
+	allocs := testing.AllocsPerRun(1, func() {
+		_, body := ask(t, metrics, "/metrics")
+		series = strings.Count(body, "\nvgpud_")
+	})
+	if series < 75_000 || allocs > float64(series) {
+		t.Errorf("%d series, %v allocations", series, allocs)
+	}
 }
 
 // BenchmarkMetrics answers a request for the metrics of 1,000 guests, as Prometheus sends it and

@@ -18,6 +18,7 @@ import (
 	"vgpud/fairshare/quota"
 	"vgpud/mediator/api"
 	"vgpud/mediator/budget"
+	"vgpud/mediator/exposition"
 	"vgpud/mediator/launchqueue"
 )
 
@@ -40,7 +41,7 @@ func (e fakeHost) GPUs() []api.GPU { return e.gpus }
 func scrape(t *testing.T, h api.Host) string {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry() // which compares metrics with their descriptions
-	if err := r.Register(collector{h}); err != nil {
+	if err := r.Register(exposition.Collector(source{h})); err != nil {
 		t.Fatal(err)
 	}
 	w := httptest.NewRecorder()
