@@ -47,6 +47,30 @@ type Message struct {
 	Truncated bool
 }
 
+// Wait waits until there is something to read, the end of the connection included, so that one who
+// waits for long needs no room for a message meanwhile. Like Read it fails when c is closed and at
+// its read deadline, and with what a Read would fail with, such as ECONNRESET.
+func Wait(c *net.UnixConn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var peekErr error
+	err = raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		for {
+			_, _, peekErr = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+			if peekErr != unix.EINTR {
+				return peekErr != unix.EAGAIN
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return peekErr
+}
+
 // Read reads a message into b; control is room for its control data. With an error, it returns the
 // files that came all the same.
 func Read(c *net.UnixConn, b, control []byte) (Message, error) {

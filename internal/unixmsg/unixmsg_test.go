@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -152,5 +153,47 @@ func TestPeer(t *testing.T) {
 	}
 	if cred, err := Peer(a); err == nil {
 		t.Errorf("a closed connection has the peer %+v", cred)
+	}
+}
+
+// TestWait: Wait returns when there is a message, which it leaves to Read, and at the end, and fails
+// at the deadline and when the connection is closed.
+func TestWait(t *testing.T) {
+	a, b := pair(t)
+	null, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	waited := make(chan error)
+	go func() { waited <- Wait(b) }()
+	if _, err := Write(a, []byte("x"), int(null.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; err != nil {
+		t.Fatal(err)
+	}
+	if m, err := Read(b, make([]byte, 4), make([]byte, 256)); err != nil || m.Bytes != 1 || len(m.Files) != 1 || CloseAll(m.Files) != nil {
+		t.Errorf("after Wait: %+v, %v", m, err)
+	}
+	if err := b.SetReadDeadline(time.Now().Add(time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	if err := Wait(b); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("nothing came: %v", err)
+	}
+	if err := errors.Join(b.SetReadDeadline(time.Time{}), a.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if err := Wait(b); err != nil {
+		t.Errorf("at the end: %v", err)
+	}
+	c, _ := pair(t)
+	go func() { waited <- Wait(c) }()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; !errors.Is(err, net.ErrClosed) {
+		t.Errorf("closed: %v", err)
 	}
 }

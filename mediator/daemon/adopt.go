@@ -237,13 +237,24 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	// A VMM can keep its guest's process from ending, for example by a descriptor that blocks when
 	// it is closed. A process that is killed leaves its descriptors to the kernel.
 	s.log.Warn("guest's process does not end and is killed", events.Kind(events.GuestKilled), "guest", name, "pid", g.pid)
-	if err := kill(g.process); err != nil {
+	if err := s.killGuest(g); err != nil {
 		return true, fmt.Errorf("kill guest %q, process %d: %w", name, g.pid, err)
 	}
 	if !g.wait(endLimit) {
 		return true, fmt.Errorf("guest %q, process %d, does not end even though it was killed", name, g.pid)
 	}
 	return true, g.cleanupError()
+}
+
+// killGuest kills a guest's process unless the guest has been forgotten meanwhile, and with it the
+// descriptor by which its process is known.
+func (s *Service) killGuest(g *guest) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.guests[g.spec.Name] != g {
+		return nil
+	}
+	return kill(g.process)
 }
 
 // cleanupError returns why what a guest that is gone has left is still there, or nil if it is not.

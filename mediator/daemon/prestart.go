@@ -105,7 +105,7 @@ func (s *Service) spawn(g ipc.GPU) (_ *vmProcess, err error) {
 	}
 	output.With("pid", p.cmd.Process.Pid)
 	go func() {
-		p.err = p.cmd.Wait()
+		p.err = waitChild(p.cmd)
 		if _, err := output.End(); err != nil {
 			s.log.Debug("close a process's standard error", "err", err)
 		}

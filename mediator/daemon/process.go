@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // errEnded says that a guest's process does not exist any more.
@@ -31,6 +34,23 @@ func startTime(pid int) (ticks uint64, err error) {
 		return 0, fmt.Errorf("read when process %d started: %q", pid, b)
 	}
 	return strconv.ParseUint(string(fields[starttime-third]), 10, 64)
+}
+
+// waitChild is cmd.Wait, but waits without a thread of its own where the kernel allows that: a host
+// may have a thousand guests.
+func waitChild(cmd *exec.Cmd) error {
+	if fd, err := unix.PidfdOpen(cmd.Process.Pid, unix.PIDFD_NONBLOCK); err == nil {
+		f := os.NewFile(uintptr(fd), "pidfd")
+		if raw, err := f.SyscallConn(); err == nil {
+			// An error says that the descriptor can't be waited for, and the rest is up to cmd.Wait.
+			_ = raw.Read(func(fd uintptr) bool {
+				n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+				return n > 0 || err != nil && err != unix.EINTR
+			})
+		}
+		_ = f.Close() // nothing was written
+	}
+	return cmd.Wait()
 }
 
 // find returns the process that was saved, and no other that has its PID now.

@@ -77,14 +77,22 @@ func (m *Message) CloseFiles() error {
 type Conn struct {
 	c  *net.UnixConn
 	mu sync.Mutex // serialises Send
-
-	text []byte
-	oob  []byte
 }
+
+// room is where one message is received.
+type room struct {
+	text, oob []byte
+}
+
+// roomForFiles is how long the control data of a message can be.
+var roomForFiles = unix.CmsgSpace(4*MaxFiles) + unix.CmsgSpace(unix.SizeofUcred)
+
+// rooms are for all Conns: a daemon has one for each guest, and nearly all of them wait.
+var rooms = sync.Pool{New: func() any { return &room{make([]byte, MaxMessage), make([]byte, roomForFiles)} }}
 
 // NewConn returns a Conn over a SOCK_SEQPACKET socket, which it takes over.
 func NewConn(c *net.UnixConn) *Conn {
-	return &Conn{c: c, text: make([]byte, MaxMessage), oob: make([]byte, unix.CmsgSpace(4*MaxFiles)+unix.CmsgSpace(unix.SizeofUcred))}
+	return &Conn{c: c}
 }
 
 // Pair returns two connected ends: one to keep, and one for a child process.
@@ -176,7 +184,15 @@ var ErrMalformed = errors.New("not a message")
 
 // Receive reads one message. It returns io.EOF if the other end is closed.
 func (c *Conn) Receive() (Message, error) {
-	in, err := unixmsg.Read(c.c, c.text, c.oob)
+	if err := unixmsg.Wait(c.c); err != nil {
+		if errors.Is(err, unix.ECONNRESET) {
+			err = io.EOF
+		}
+		return Message{}, fmt.Errorf("receive a message: %w", err)
+	}
+	r := rooms.Get().(*room)
+	defer rooms.Put(r)
+	in, err := unixmsg.Read(c.c, r.text, r.oob)
 	switch {
 	case errors.Is(err, unix.ECONNRESET): // the other end was closed with messages unread
 		err = io.EOF
@@ -188,7 +204,7 @@ func (c *Conn) Receive() (Message, error) {
 	}
 	m := Message{}
 	if err == nil {
-		err = json.Unmarshal(c.text[:in.Bytes], &m)
+		err = json.Unmarshal(r.text[:in.Bytes], &m)
 	}
 	if err != nil {
 		return Message{}, fmt.Errorf("%w: %w", ErrMalformed, errors.Join(err, unixmsg.CloseAll(in.Files)))

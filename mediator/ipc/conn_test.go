@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -125,4 +126,42 @@ func TestReceiveRefuses(t *testing.T) {
 	if err != nil || len(left) > len(files) {
 		t.Errorf("%d descriptors, before %d: %v", len(left), len(files), err)
 	}
+}
+
+// TestWaitingConnsAreSmall: a connection on which nothing comes takes no room for a message.
+func TestWaitingConnsAreSmall(t *testing.T) {
+	const n = 100
+	received := make(chan error)
+	before := heapBytes()
+	var ends []*Conn
+	for range n {
+		a, b := pair(t)
+		ends = append(ends, a)
+		go func() {
+			m, err := b.Receive()
+			if err == nil && m.Kind != KindReady {
+				err = errors.New(string(m.Kind))
+			}
+			received <- err
+		}()
+	}
+	if took := (heapBytes() - before) / n; took > MaxMessage/8 {
+		t.Errorf("each takes %d bytes", took)
+	}
+	for _, c := range ends {
+		if err := c.Send(Message{Kind: KindReady}); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-received; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// heapBytes returns how many bytes are in use.
+func heapBytes() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }

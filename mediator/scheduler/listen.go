@@ -16,20 +16,17 @@ import (
 // rang for is noticed at some time.
 const readEvery = time.Second
 
-// Listen begins to wait, on a thread of its own, for the guest's executors to ring for a launch
-// that came or ended, as long as the policy decides about launches. Remove ends it. It is for
-// guests whose page has launch slots.
+// Listen begins to wait for the guest's executors to ring for a launch that came or ended, as long
+// as the policy decides about launches: on a thread of its own, from the first such policy on. Remove
+// ends it. It is for guests whose page has launch slots.
 func (s *Scheduler) Listen(g *Guest) { g.listening.Go(func() { s.listen(g) }) }
 
-// listen is the listener's thread. It also shows the guest that the daemon is alive: launches wait
+// listen is the listener. It also shows the guest that the daemon is alive: launches wait
 // no longer than [ipc.SilenceLimit] for a daemon that is silent, and on a busy host a listener is
 // the last to be late.
 func (s *Scheduler) listen(g *Guest) {
-	if err := raisePriority(); err != nil {
-		s.o.Log.Debug("launches wait a little longer", "guest", g.o.Name, "err", err)
-	}
 	page := g.o.Page
-	lastRing, readAt := uint32(0), time.Duration(-1)
+	lastRing, readAt, raised := uint32(0), time.Duration(-1), false
 	for {
 		if byKernel, changed := s.byKernel(); !byKernel {
 			readAt = -1
@@ -39,6 +36,12 @@ func (s *Scheduler) listen(g *Guest) {
 			case <-g.removed:
 				return
 			}
+		}
+		if !raised {
+			if err := raisePriority(); err != nil {
+				s.o.Log.Debug("launches wait a little longer", "guest", g.o.Name, "err", err)
+			}
+			raised = true
 		}
 		ring, now := page.DaemonFutex(), s.o.Clock.Now()
 		select {

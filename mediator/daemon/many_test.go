@@ -1,0 +1,46 @@
+package daemon
+
+import (
+	"fmt"
+	"os"
+	"testing"
+
+	"vgpud/mediator/api"
+)
+
+// TestGuestsTakeNoThreads: with a policy about guests none has a thread of the daemon, so that a
+// thousand guests don't take a thousand.
+func TestGuestsTakeNoThreads(t *testing.T) {
+	threads := func() int {
+		tasks, err := os.ReadDir("/proc/self/task")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(tasks)
+	}
+	d := startDaemonConfigured(t, runDir(t), func(c *Config) { c.GPUs[0].Policy = "dfq" })
+	d.prestarted()
+	const guests = 24
+	before := threads()
+	for i := range guests {
+		d.createVM(api.VMSpec{Name: fmt.Sprint("g", i), BAR2Bytes: 4 << 20})
+	}
+	d.prestarted()
+	if took := threads() - before; took >= guests/2 {
+		t.Errorf("%d guests took %d threads", guests, took)
+	}
+}
+
+// TestKillForgotten: a guest that has been forgotten while it was waited for is not an error.
+func TestKillForgotten(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	d.create("a")
+	g := d.guest("a")
+	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	<-g.gone
+	if err := d.service.killGuest(g); err != nil {
+		t.Errorf("kill a forgotten guest: %v", err)
+	}
+}
