@@ -37,9 +37,17 @@ func (q *Queue) begin(now time.Duration, as []Action) []Action {
 		if t.req.Memory <= most || t.kept >= 0 {
 			gpu, ok = q.place(t)
 		}
+		if ok && len(q.unfit) > 0 && q.ahead(g, q.unfit[0]) {
+			q.keepSomewhere(q.unfit[0])
+			most = q.measure()
+			gpu, ok = q.place(t)
+		}
 		if !ok {
-			if len(q.unfit) == 0 {
-				as = q.first(now, t, as)
+			if first := len(q.unfit) == 0; first || g.Urgent {
+				as = q.makeRoom(now, t, as)
+				if first && t.kept < 0 && t.passed && now-t.passedAt >= q.cfg.Patience {
+					q.keepSomewhere(t)
+				}
 				most = q.measure()
 			}
 			q.unfit = append(q.unfit, t)
@@ -47,9 +55,9 @@ func (q *Queue) begin(now time.Duration, as []Action) []Action {
 			continue
 		}
 		if len(q.unfit) > 0 {
-			pass(now, q.unfit[0])
+			q.pass(now, q.unfit[0])
 		}
-		q.unwait(t)
+		q.unwait(now, t)
 		q.put(now, t, gpu)
 		as = append(as, Action{Kind: Begin, Task: t.id, GPU: gpu, Memory: t.grant})
 		most = q.measure()
@@ -63,22 +71,26 @@ func (q *Queue) begin(now time.Duration, as []Action) []Action {
 	return as
 }
 
-// pass notes that a task began which is behind t.
-func pass(now time.Duration, t *task) {
-	t.overtook++
+// pass notes that a task began which is behind t, the first that does not fit.
+func (q *Queue) pass(now time.Duration, t *task) {
+	t.passedBy++
+	if t.kept >= 0 {
+		return // with what is not kept for it
+	}
 	if !t.passed {
 		t.passed, t.passedAt = true, now
 	}
+	q.passed = max(q.passed, now-t.passedAt)
 }
 
-// first makes room for the first task that does not fit, and keeps memory for it if others passed
-// it for long.
-func (q *Queue) first(now time.Duration, t *task, as []Action) []Action {
-	as = q.makeRoom(now, t, as)
-	if t.kept < 0 && t.passed && now-t.passedAt >= q.cfg.Patience {
-		q.keepSomewhere(t)
-	}
-	return as
+// Passed returns for how long a task was passed at most, until memory was kept for it.
+func (q *Queue) Passed() time.Duration { return q.passed }
+
+// ahead reports whether a guest has used so much more than that of t, for which no memory is kept,
+// that it must not pass t: as much as t would have used in the time that others may pass it.
+func (q *Queue) ahead(g *guest, t *task) bool {
+	return t.kept < 0 && g != t.guest && g.Urgent == t.guest.Urgent &&
+		g.used-t.guest.used > float64(t.req.Memory)*q.cfg.Patience.Seconds()/t.guest.Weight
 }
 
 // keepSomewhere keeps memory for a task on the GPU where least is kept for others, then where most
@@ -165,12 +177,28 @@ func (q *Queue) guaranteed(i int, t *task) bool {
 // order returns the guest's place in the order of guests.
 func (g *guest) order() float64 { return g.used + float64(g.held)*lookahead/g.Weight }
 
-// before reports whether guest a comes before b.
+// before reports whether guest a comes before b: the one that used less. Of several that used as
+// much, the larger task comes first, which is harder to place, and then the older.
 func before(a, b *guest) bool {
 	if a.Urgent != b.Urgent {
 		return a.Urgent
 	}
-	return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.id, b.id)) < 0
+	if a.key != b.key {
+		return a.key < b.key
+	}
+	x, y := a.next(), b.next()
+	if x == nil || y == nil {
+		return x != nil
+	}
+	return cmp.Or(cmp.Compare(y.req.Memory, x.req.Memory), cmp.Compare(x.seq, y.seq)) < 0
+}
+
+// next returns the guest's next waiting task, or nil.
+func (g *guest) next() *task {
+	if g.cursor < len(g.waiting) {
+		return g.waiting[g.cursor]
+	}
+	return nil
 }
 
 // sort sorts the guests that have waiting tasks. They are nearly sorted: only those that hold
@@ -192,13 +220,20 @@ func (q *Queue) sort(now time.Duration) {
 	}
 }
 
-// join brings a guest that waits again up to the others. It saves nothing from the time in which
-// it wanted less than its share, except what it lacks since its latest tasks.
-func (q *Queue) join(g *guest) {
-	if g.tasks <= 1 && g.held == 0 {
+// join brings a guest that waits again up to the others. If it wanted no more for long, it saves
+// nothing from that time, and otherwise as much as its limit in that time.
+func (q *Queue) join(now time.Duration, g *guest) {
+	g.charge(now)
+	switch pause := now - g.waited; {
+	case pause > q.cfg.Patience:
 		g.used = max(g.used, q.reached)
+	case pause > shortPause:
+		g.used = max(g.used, q.reached-float64(g.Memory)*q.cfg.Patience.Seconds()/g.Weight)
 	}
 }
+
+// shortPause is how long a guest may take to submit its next task and still keep all that it lacks.
+const shortPause = time.Second
 
 // Next returns when Begin is to be called at the latest, if nothing else happens. ok reports
 // whether it has to be called at all.
@@ -215,9 +250,11 @@ func (q *Queue) Next(now time.Duration) (at time.Duration, ok bool) {
 		if t := q.unfit[0]; t.state == Waiting && t.passed && t.kept < 0 {
 			soonest(t.passedAt + q.cfg.Patience)
 		}
-		for _, t := range q.tasks {
-			if t.quiet && t.state == Placed && t.quietSince+q.cfg.Idle > now {
-				soonest(t.quietSince + q.cfg.Idle)
+		for i := range q.gpus {
+			for _, t := range q.gpus[i].tasks {
+				if t.quiet && t.state == Placed && t.quietSince+q.cfg.Idle > now {
+					soonest(t.quietSince + q.cfg.Idle)
+				}
 			}
 		}
 	}

@@ -87,7 +87,7 @@ type GPU struct {
 	guarantee float64
 	warps     uint64 // resident warps of the queue's tasks
 	gridWarps uint64
-	tasks     int
+	tasks     []*task // with memory here, except those that move away
 	lost      bool
 	sms       occupancy // only for [Blocks]
 }
@@ -107,7 +107,7 @@ func (g *GPU) Free() uint64 {
 func (g *GPU) Warps() uint64 { return g.warps }
 
 // Tasks returns how many of the queue's tasks are on the GPU.
-func (g *GPU) Tasks() int { return g.tasks }
+func (g *GPU) Tasks() int { return len(g.tasks) }
 
 // Lost reports whether the GPU fell off.
 func (g *GPU) Lost() bool { return g.lost }

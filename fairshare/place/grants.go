@@ -18,7 +18,7 @@ func (q *Queue) put(now time.Duration, t *task, gpu int) {
 	g, d := t.guest, &q.gpus[gpu]
 	g.charge(now)
 	t.state, t.gpu, t.since = Placed, gpu, now
-	t.quiet, t.passed, t.overtook = false, false, 0
+	t.quiet, t.passed, t.passedBy = false, false, 0
 	q.grant(now, t, t.req.Memory)
 	q.occupy(t, d)
 }
@@ -27,7 +27,7 @@ func (q *Queue) put(now time.Duration, t *task, gpu int) {
 func (q *Queue) occupy(t *task, d *GPU) {
 	d.warps += d.residentWarps(&t.req)
 	d.gridWarps += gridWarps(&t.req)
-	d.tasks++
+	d.tasks = append(d.tasks, t)
 	if q.tracked {
 		t.onSMs = d.sms.take(&d.Spec, &t.req)
 	}
@@ -41,7 +41,7 @@ func (q *Queue) vacate(t *task, gpu int) {
 	d := &q.gpus[gpu]
 	d.warps -= d.residentWarps(&t.req)
 	d.gridWarps -= gridWarps(&t.req)
-	d.tasks--
+	d.tasks = slices.DeleteFunc(d.tasks, func(o *task) bool { return o == t })
 	if q.tracked {
 		d.sms.give(&d.Spec, &t.req, t.onSMs)
 		t.onSMs = nil

@@ -112,7 +112,7 @@ func (q *Queue) unstick(as []Action) []Action {
 			}
 		}
 		// Memory on its way off the GPU is waited for first.
-		if waiting == 0 || waiting < q.gpus[gpu].tasks || q.awaited(gpu) {
+		if waiting == 0 || waiting < len(q.gpus[gpu].tasks) || q.awaited(gpu) {
 			continue
 		}
 		q.growing = slices.DeleteFunc(q.growing, func(t *task) bool { return t == smallest })
@@ -123,9 +123,11 @@ func (q *Queue) unstick(as []Action) []Action {
 
 // awaited reports whether a task is about to give up memory on a GPU.
 func (q *Queue) awaited(gpu int) bool {
-	for _, t := range q.tasks {
-		if t.state == Moving && t.from == gpu {
-			return true
+	for i := range q.gpus {
+		for _, t := range q.gpus[i].tasks {
+			if t.state == Moving && t.from == gpu {
+				return true
+			}
 		}
 	}
 	return false

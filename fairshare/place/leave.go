@@ -35,24 +35,19 @@ func (q *Queue) Lose(now time.Duration, gpu int) []TaskID {
 		q.unkeep(t)
 	}
 	var gone []TaskID
+	var back []*task
 	for _, t := range q.tasks {
-		switch t.state {
-		case Waiting, Parked:
-			continue
-		case Moving:
-			if t.gpu != gpu && t.from != gpu {
-				continue
-			}
-			if t.gpu == gpu {
-				q.back(now, t)
-				continue
-			}
-		default:
-			if t.gpu != gpu {
-				continue
-			}
+		switch {
+		case t.state == Waiting || t.state == Parked:
+		case t.state == Moving && t.gpu == gpu:
+			back = append(back, t)
+		case t.gpu == gpu || t.state == Moving && t.from == gpu:
+			gone = append(gone, t.id)
 		}
-		gone = append(gone, t.id)
+	}
+	slices.SortFunc(back, func(a, b *task) int { return cmp.Compare(a.seq, b.seq) })
+	for _, t := range back {
+		q.back(now, t)
 	}
 	slices.Sort(gone)
 	for _, id := range gone {
@@ -153,10 +148,16 @@ func (q *Queue) leavers(now time.Duration, gpu int, t *task) (leaving []*task, s
 	}
 	need -= free
 	var may []*task
-	for _, o := range q.tasks {
-		if o.state == Placed && o.gpu == gpu && (o.quiet && now-o.quietSince >= q.cfg.Idle || t.guest.Urgent && !o.guest.Urgent) {
+	for _, o := range q.gpus[gpu].tasks {
+		if o.state == Leaving {
+			need -= min(need, o.grant) // on its way
+		}
+		if o.state == Placed && (o.quiet && now-o.quietSince >= q.cfg.Idle || t.guest.Urgent && !o.guest.Urgent) {
 			may = append(may, o)
 		}
+	}
+	if need == 0 {
+		return nil, 0, false
 	}
 	slices.SortFunc(may, func(a, b *task) int {
 		return cmp.Or(cmp.Compare(b.grant, a.grant), cmp.Compare(a.id, b.id))
@@ -184,10 +185,11 @@ type View struct {
 	Warps uint64
 	// Since is when it got into its state.
 	Since time.Duration
-	// Overtook is how many tasks began that were behind it, and KeptOn the GPU where memory is kept
-	// for it, or -1.
-	Overtook, KeptOn int
-	Why              Why
+	// Passed is how many tasks began that were behind it, and KeptOn the GPU where memory is kept for
+	// it, or -1.
+	Passed, KeptOn int
+	// Why is why it leaves.
+	Why Why
 }
 
 // Tasks returns all tasks in order of submission.
@@ -216,7 +218,7 @@ func (q *Queue) Task(id TaskID) (View, bool) {
 func (q *Queue) view(t *task) View {
 	v := View{
 		ID: t.id, Guest: t.guest.id, State: t.state, GPU: -1, Memory: t.grant + t.left, Wants: t.req.Memory,
-		Since: t.since, Overtook: t.overtook, KeptOn: t.kept,
+		Since: t.since, Passed: t.passedBy, KeptOn: t.kept,
 	}
 	if t.state != Waiting && t.state != Parked {
 		v.GPU, v.Warps = t.gpu, q.gpus[t.gpu].residentWarps(&t.req)

@@ -59,7 +59,7 @@ func (LeastBusy) Place(gpus []GPU, may Set, _ *Request) (int, bool) {
 		a, b := &gpus[i], &gpus[best]
 		// What was placed lately is not yet in the accounting.
 		da, db := math.Floor(a.Busy/busyStep), math.Floor(b.Busy/busyStep)
-		if da < db || da == db && a.tasks < b.tasks {
+		if da < db || da == db && len(a.tasks) < len(b.tasks) {
 			best = i
 		}
 	}

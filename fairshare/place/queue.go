@@ -19,7 +19,8 @@ var (
 	ErrNoGPU = errors.New("no GPU has that much")
 	// ErrLimit is memory beyond the limit of the task's guest.
 	ErrLimit = errors.New("over the guest's memory limit")
-	// ErrEmpty is a request of no memory, or a guest without a weight or a limit.
+	// ErrEmpty is a request of no memory, or a guest without a weight or a limit, or with a guarantee
+	// below 0.
 	ErrEmpty = errors.New("nothing is asked for")
 	// ErrExists is a task or guest that is there already.
 	ErrExists = errors.New("exists already")
@@ -171,7 +172,7 @@ type task struct {
 
 	passed   bool // others passed it while it was first
 	passedAt time.Duration
-	overtook int
+	passedBy int // how many did
 	kept     int // the GPU where memory is kept for it, or -1
 }
 
@@ -184,8 +185,8 @@ type guest struct {
 	held    uint64 // bytes on GPUs
 	asked   uint64 // bytes of all its tasks
 	waiting []*task
-	tasks   int
-	on      [MaxGPUs]int // how many of its tasks are on each GPU
+	waited  time.Duration // when it last had waiting tasks
+	on      [MaxGPUs]int  // how many of its tasks are on each GPU
 
 	key    float64
 	cursor int
@@ -204,6 +205,7 @@ type Queue struct {
 	kept    [][]*task
 	seq     uint64
 	reached float64 // the least use among waiting guests, so far
+	passed  time.Duration
 	avail   []uint64
 	unfit   []*task
 	shrunk  bool // whether a GPU was lost since the last Begin
@@ -235,12 +237,13 @@ func NewQueue(cfg Config, gpus []Spec) (*Queue, error) {
 }
 
 // GPUs returns the GPUs. Callers may set their Pinned, PinnedGuarantee and Busy, and read the rest.
+// A task that waits is not refused if more is pinned than leaves room for it.
 func (q *Queue) GPUs() []GPU { return q.gpus }
 
 // Admit adds a guest, or changes one. It returns [ErrNoGPU] if no GPU could hold the guest's limit
 // and has room for its guarantee beside those of guests outside of the queue.
 func (q *Queue) Admit(now time.Duration, id fairshare.GuestID, g Guest) error {
-	if !(g.Weight > 0) || g.Memory == 0 {
+	if !(g.Weight > 0) || g.Memory == 0 || g.Guarantee < 0 {
 		return fmt.Errorf("place: guest %d: %w", id, ErrEmpty)
 	}
 	if g.GPUs == 0 {
@@ -254,7 +257,7 @@ func (q *Queue) Admit(now time.Duration, id fairshare.GuestID, g Guest) error {
 	}
 	old := q.guests[id]
 	if old == nil {
-		q.guests[id] = &guest{id: id, Guest: g, at: now, used: q.reached}
+		q.guests[id] = &guest{id: id, Guest: g, at: now, waited: now, used: q.reached}
 		return nil
 	}
 	old.charge(now)
@@ -368,7 +371,6 @@ func (q *Queue) add(now time.Duration, id TaskID, g *guest, r Request) *task {
 	t := &task{id: id, guest: g, req: r, seq: q.seq, since: now, kept: -1}
 	q.tasks[id] = t
 	g.asked += r.Memory
-	g.tasks++
 	return t
 }
 
@@ -377,8 +379,7 @@ func (q *Queue) wait(now time.Duration, t *task) {
 	g := t.guest
 	t.state, t.since = Waiting, now
 	if len(g.waiting) == 0 {
-		g.charge(now)
-		q.join(g)
+		q.join(now, g)
 		q.order = append(q.order, g)
 	}
 	i, _ := slices.BinarySearchFunc(g.waiting, t, func(a, b *task) int { return cmp.Compare(a.seq, b.seq) })
@@ -386,13 +387,14 @@ func (q *Queue) wait(now time.Duration, t *task) {
 }
 
 // unwait takes a task from those that wait.
-func (q *Queue) unwait(t *task) {
+func (q *Queue) unwait(now time.Duration, t *task) {
 	g := t.guest
 	i, found := slices.BinarySearchFunc(g.waiting, t, func(a, b *task) int { return cmp.Compare(a.seq, b.seq) })
 	if !found {
 		return
 	}
 	g.waiting = slices.Delete(g.waiting, i, i+1)
+	g.waited = now
 	q.unkeep(t)
 }
 
@@ -410,7 +412,7 @@ func (q *Queue) Free(now time.Duration, id TaskID) error {
 func (q *Queue) remove(now time.Duration, t *task) {
 	switch t.state {
 	case Waiting:
-		q.unwait(t)
+		q.unwait(now, t)
 		if g := t.guest; len(g.waiting) == 0 {
 			q.order = slices.DeleteFunc(q.order, func(o *guest) bool { return o == g })
 		}
@@ -419,6 +421,5 @@ func (q *Queue) remove(now time.Duration, t *task) {
 		q.takeOff(now, t)
 	}
 	t.guest.asked -= t.req.Memory
-	t.guest.tasks--
 	delete(q.tasks, t.id)
 }
