@@ -2,9 +2,11 @@ package systemd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -58,6 +60,9 @@ func power(t *testing.T, o qemu.Options) (*qemu.VM, error) {
 		kvm := o
 		kvm.Accel, kvm.CPU = "kvm", "host"
 		vm, err := powerBy(t, kvm)
+		if says := doctorOnKVM(t); err == nil && says != "yes" || errors.Is(err, errInternal) && says == "yes" {
+			t.Errorf("vgpuctl doctor says %q of KVM, and that VM: %v", says, err)
+		}
 		if err == nil {
 			return vm, nil
 		}
@@ -65,6 +70,28 @@ func power(t *testing.T, o qemu.Options) (*qemu.VM, error) {
 	}
 	t.Log("QEMU translates the VM's instructions")
 	return powerBy(t, o)
+}
+
+// errInternal says that QEMU has stopped a VM with which KVM can't go on.
+var errInternal = errors.New("QEMU has stopped it for an internal error")
+
+// doctorOnKVM returns whether this host's KVM runs VMs, in vgpuctl doctor's words.
+func doctorOnKVM(t *testing.T) string {
+	t.Helper()
+	out, err := exec.Command(filepath.Join(operators.Tree, "bin", "vgpuctl"), "doctor", "-o", "json").Output()
+	var report struct {
+		Abilities []struct{ Name, State string }
+	}
+	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
+		t.Fatal(errors.Join(err, jsonErr)) // it fails also where something else is missing
+	}
+	for _, a := range report.Abilities {
+		if a.Name == "kvm" {
+			return a.State
+		}
+	}
+	t.Fatalf("vgpuctl doctor says nothing of KVM: %s", out)
+	return ""
 }
 
 // powerBy is power for the accelerator that o has. A VM that KVM can't go on with is stopped.
@@ -88,7 +115,7 @@ func powerBy(t *testing.T, o qemu.Options) (_ *qemu.VM, err error) {
 	stop := vm.Expect(qemu.Named("STOP"))
 	go func() {
 		if _, err := stop.Wait(booting); err == nil {
-			give(errors.New("QEMU has stopped it for an internal error"))
+			give(errInternal)
 		}
 	}()
 	if err := vm.Continue(ctx); err != nil {

@@ -17,11 +17,14 @@ const (
 	kvmAPIVersion = 12 // since Linux 2.6.22, for good
 )
 
-// TryKVM makes a VM with one processor by the device at a path, lets it run one instruction if it is
-// known how for this host's architecture, and ends it. A device that can be opened may still be
+// TryKVM makes a VM with one processor by the device at a path, lets it run a few instructions if it
+// is known how for this host's architecture, and ends it. A device that can be opened may still be
 // unable to: for example if the processor's virtualisation is off, another hypervisor has it, or a
-// host that is a VM itself makes VMs but does not run them.
-func TryKVM(path string) (err error) {
+// host that is a VM itself makes VMs but does not run them, or not all that a kernel consists of.
+func TryKVM(path string) error { return tryKVM(path, runVM) }
+
+// tryKVM is TryKVM, where run has the VM's processor run.
+func tryKVM(path string, run func(device, vm, cpu int) error) (err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -44,5 +47,5 @@ func TryKVM(path string) (err error) {
 		return fmt.Errorf("create a VM's processor: %w", err)
 	}
 	defer func() { err = errors.Join(err, unix.Close(cpu)) }()
-	return runVM(int(f.Fd()), vm, cpu)
+	return run(int(f.Fd()), vm, cpu)
 }
