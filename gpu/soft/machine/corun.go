@@ -16,6 +16,8 @@ type coRun struct {
 	groups    []*Group // with resident blocks
 	exclusive bool     // a launch without blocks of its own occupies the machine
 	pool      []*cohort
+	changed   bool    // whether cohorts came or left since share
+	stretch   float64 // how many times as long as alone launches wait for memory
 }
 
 type cohort struct {
@@ -24,6 +26,8 @@ type cohort struct {
 	perSM []int
 	end   time.Duration // Never for an open launch
 	since time.Duration
+	rate  float64 // how fast it executes, 1 with the memory to itself
+	cut   bool    // it leaves at end whatever others do
 }
 
 func (co *coRun) init(cfg Config) {
@@ -58,6 +62,7 @@ func (m *Machine) coDispatch() {
 	if placed {
 		m.coShow()
 	}
+	co.share(m.now)
 }
 
 // coPrepare computes how l would run with the machine to itself.
@@ -126,7 +131,7 @@ func (m *Machine) coPlace(l *Launch) bool {
 		co.groups = append(co.groups, g)
 	}
 	g.resident += c.threads()
-	co.cohorts = append(co.cohorts, c)
+	co.cohorts, co.changed = append(co.cohorts, c), true
 	m.showEntry(l.channel)
 	return true
 }
@@ -138,11 +143,11 @@ func (co *coRun) cohort() *cohort {
 	if n := len(co.pool); n > 0 {
 		c := co.pool[n-1]
 		co.pool = co.pool[:n-1]
-		c.n = 0
+		c.n, c.rate, c.cut = 0, 1, false
 		clear(c.perSM)
 		return c
 	}
-	return &cohort{perSM: make([]int, len(co.free))}
+	return &cohort{perSM: make([]int, len(co.free)), rate: 1}
 }
 
 // next returns when the next cohort leaves or limit is reached.
@@ -199,7 +204,7 @@ func (m *Machine) coFinish(l *Launch, late time.Duration) {
 // release frees the resources of cohort i.
 func (co *coRun) release(i int) {
 	c := co.cohorts[i]
-	co.cohorts = slices.Delete(co.cohorts, i, i+1)
+	co.cohorts, co.changed = slices.Delete(co.cohorts, i, i+1), true
 	if c.l.maxResident == 0 {
 		co.exclusive = false
 	} else {
@@ -227,7 +232,7 @@ func (co *coRun) settled(l *Launch) {
 		if l.maxResident > 0 {
 			length = time.Duration(float64(length) * float64(l.maxResident) / float64(c.n))
 		}
-		c.end = c.since + length
+		c.end = c.since + time.Duration(float64(length)/c.rate)
 	}
 }
 
@@ -239,7 +244,7 @@ func (m *Machine) coEvict(l *Launch, by time.Duration) {
 	co.heads = slices.DeleteFunc(co.heads, func(h *Launch) bool { return h == l })
 	for _, c := range co.cohorts {
 		if c.l == l && c.end > by {
-			c.end, cut = by, true
+			c.end, c.cut, cut = by, true, true
 		}
 	}
 	l.Open, l.evicting = false, cut

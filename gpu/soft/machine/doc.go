@@ -28,7 +28,8 @@
 //
 // [CoRun] fills the space that is left. When all thread blocks of a launch are resident and the SMs
 // have room, blocks of the next launch take it (FLEP §2.1), whichever context it belongs to, as
-// under MPS.
+// under MPS. Launches that together want more than the memory's bandwidth slow each other down
+// ([Work].Memory); they have their SMs' issue slots as if alone.
 //
 // A simulation of preemptible kernels evicts them with [Machine.Evict]; package blocks predicts how
 // long that takes.

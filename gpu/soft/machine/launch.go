@@ -21,6 +21,10 @@ type Work struct {
 	// the machine.
 	Blocks uint64
 	Need   Resources
+	// Memory is the part of the memory's bandwidth, 0 to 1, that the launch uses with the machine to
+	// itself, and so the part of its time that it waits for memory. Only [CoRun] uses it: launches
+	// that together want more than there is wait longer.
+	Memory float64
 }
 
 // Launch is one command in a channel. The caller owns it, may embed it, and may submit it again
