@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"vgpud/mediator/access"
@@ -264,11 +266,22 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 			return
 		default:
 		}
-		if <-proc.ended; proc.err != nil {
+		if <-proc.ended; proc.err != nil && !(g.ending.Load() && wasKilled(proc.err)) {
 			s.log.Warn("guest's process", events.Kind(events.GuestProcess), "guest", p.spec.Name, "err", proc.err)
 		}
 	})
 	return g, nil
+}
+
+// wasKilled reports whether a process's end was SIGKILL, as for one that was told to end and has closed
+// its connection: see cleanUp.
+func wasKilled(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
 func (s *Service) forgetProcess(pid int) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 )
 
 // TestGuestsTakeNoThreads: with a policy about guests none has a thread of the daemon, so that a
@@ -42,5 +43,26 @@ func TestKillForgotten(t *testing.T) {
 	<-g.gone
 	if err := d.service.killGuest(g); err != nil {
 		t.Errorf("kill a forgotten guest: %v", err)
+	}
+}
+
+// TestDeletedWithoutWarning: that a guest's process is killed when it has been told to end, and has
+// let go of the daemon, is nothing that an operator should be warned of.
+func TestDeletedWithoutWarning(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	pid := d.create("a").PID
+	d.service.mu.RLock()
+	process := d.service.processes[pid]
+	d.service.mu.RUnlock()
+	if err := d.client.DeleteVM(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	<-process.ended
+	d.stop() // which waits until all was logged
+	all, _, _ := d.service.events.Since("")
+	for _, e := range all {
+		if e.Kind == events.GuestProcess {
+			t.Errorf("deleting a guest logs %+v", e)
+		}
 	}
 }
