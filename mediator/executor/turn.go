@@ -12,10 +12,10 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// free reports whether launches need no turn from the daemon: it decides about guests only, or is
-// silent.
+// free reports whether launches need no turn from the daemon: it decides about guests only, or has
+// been silent for too long.
 func (x *Executor) free() bool {
-	return x.o.Page.Mode() == ipc.ModeFree || x.o.Page.Silent(x.o.Clock.Now())
+	return x.o.Page.Mode() == ipc.ModeFree || x.o.Page.TurnsExpired(x.o.Clock.Now())
 }
 
 // hasTurn reports whether it is the job's turn. The daemon's word in the launch slot comes first.

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"testing"
@@ -238,6 +239,41 @@ func TestDaemonsDeath(t *testing.T) {
 				c.check()
 			})
 		}
+	}
+}
+
+// TestLateDaemon: a launch waits for the turn of a daemon that is late, and goes on without one as soon
+// as the daemon has ended.
+func TestLateDaemon(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	path := filepath.Join(t.TempDir(), "until")
+	f, err := ipc.NewSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	r.page.SetSuspensionFile(f)
+	daemon, err := ipc.LockSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := r.open()
+	fn := g.load(spinPTX, "spin")
+	sim := r.byKernel()
+	g.spin(fn, 1, 10)
+	for range 10 {
+		r.x.Step(false)
+		sim.Advance(ipc.SilenceLimit)
+	}
+	if v := r.newest(); v.State != slotstate.Ready {
+		t.Errorf("with a late daemon the launch is %v, want %v", v.State, slotstate.Ready)
+	}
+	if err := daemon.Close(); err != nil {
+		t.Fatal(err)
+	}
+	sim.Advance(ipc.SilenceLimit) // what the file says is read every now and then
+	if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+		t.Error(com.Status)
 	}
 }
 

@@ -99,8 +99,11 @@ const (
 	// reason to let a suspended guest run; but it may also hang.
 	HungLimit = 30 * time.Second
 	// SilenceLimit is how long after the daemon's last heartbeat an executor begins to give its
-	// launches their turns itself.
+	// launches their turns itself if the daemon is gone.
 	SilenceLimit = 100 * time.Millisecond
+	// LateLimit is the same if the daemon's process lives: nobody keeps the policy while launches
+	// take turns themselves, but all guests of the GPU stand still for a daemon that hangs.
+	LateLimit = 2 * time.Second
 	// HeartbeatInterval is the longest time between two heartbeats while launches wait for the
 	// daemon; else it is three times as long. Both must be well within SilenceLimit, because a
 	// processor may be late to wake.
@@ -200,6 +203,21 @@ func (p *ControlPage) Close() error {
 // clock.Real.
 func (p *ControlPage) Silent(now time.Duration) bool {
 	return now-time.Duration(p.l.heartbeat.Load()) > SilenceLimit
+}
+
+// TurnsExpired reports whether the daemon has been silent for [SilenceLimit] at now, an instant of
+// clock.Real, and is gone, or has been silent for [LateLimit]. Then executors give launches their
+// turns themselves. A process without the guest's suspension file takes a daemon that is silent to be
+// gone.
+func (p *ControlPage) TurnsExpired(now time.Duration) bool {
+	return p.expired(now, SilenceLimit, LateLimit)
+}
+
+// expired reports whether the daemon has been silent at now for longer than it may if it is gone, or
+// if its process lives.
+func (p *ControlPage) expired(now, gone, lives time.Duration) bool {
+	silent := now - time.Duration(p.l.heartbeat.Load())
+	return silent > lives || silent > gone && !p.suspension.daemonLives(now)
 }
 
 // Beat records the daemon's heartbeat at now, an instant of clock.Real.

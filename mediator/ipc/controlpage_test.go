@@ -276,6 +276,7 @@ func TestSlowDaemon(t *testing.T) {
 		if got := exec.SuspendWord(beat + after); got != want {
 			t.Errorf("%s: verdict %v after %v, want %v", what, got, after, want)
 		}
+		exec.suspension.next.Store(0)
 		if got, want := exec.SuspensionExpired(beat+after), after > SuspensionLimit && want == Run; got != want {
 			t.Errorf("%s: expired after %v: %v, want %v", what, after, got, want)
 		}
@@ -311,6 +312,41 @@ func TestSlowDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("taken back", SuspensionLimit, Run)
+}
+
+// TestTurnsExpire: launches wait for a daemon that is late, for one that hangs no longer than LateLimit,
+// and for one that is gone no longer than SilenceLimit.
+func TestTurnsExpire(t *testing.T) {
+	daemon, exec := newPages(t)
+	path := filepath.Join(t.TempDir(), "until")
+	f, err := NewSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	exec.SetSuspensionFile(f)
+	const beat = time.Hour
+	daemon.Beat(beat)
+	want := func(what string, after time.Duration, want bool) {
+		t.Helper()
+		exec.suspension.next.Store(0) // what the file says is read anew
+		if got := exec.TurnsExpired(beat + after); got != want {
+			t.Errorf("%s: expired after %v: %v, want %v", what, after, got, want)
+		}
+	}
+	want("no daemon", SilenceLimit, false)
+	want("no daemon", SilenceLimit+1, true)
+	lock, err := LockSuspensionFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want("a late daemon", SilenceLimit+1, false)
+	want("a late daemon", LateLimit, false)
+	want("a daemon that hangs", LateLimit+1, true)
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	want("a daemon that has ended", SilenceLimit+1, true)
 }
 
 // TestLockSuspensionFile: a lock of a guest's process that was taken over keeps no daemon from

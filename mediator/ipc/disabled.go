@@ -48,6 +48,5 @@ func (p *ControlPage) Sliced(slot int) bool { return p.l.sliced.Load()&(1<<slot)
 // it did to the guest's contexts. A process without the guest's suspension file takes a daemon that
 // is silent to be gone.
 func (p *ControlPage) SuspensionExpired(now time.Duration) bool {
-	silent := now - time.Duration(p.l.heartbeat.Load())
-	return silent > HungLimit || silent > SuspensionLimit && !p.suspension.daemonLives(now)
+	return p.expired(now, SuspensionLimit, HungLimit)
 }

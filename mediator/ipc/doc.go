@@ -42,7 +42,8 @@
 // keep a log of when their contexts had work: see [WorkLog].
 //
 // Without the daemon nothing stands still: its suspend word ends [SuspensionLimit] after its last
-// heartbeat ([HungLimit] if its process lives), and executors give launches their turns themselves after [SilenceLimit].
+// heartbeat ([HungLimit] if its process lives), and executors give launches their turns themselves
+// after [SilenceLimit] ([LateLimit] if its process lives).
 //
 // # Locks
 //
