@@ -11,6 +11,7 @@
 #   archives/     what debootstrap downloaded
 #   clean.tar     a minimal trixie with systemd, D-Bus and AppArmor
 #   lint.tar      the same with lintian, rpm and rpmlint
+#   shells.tar    clean.tar with zsh, fish and what completes words in bash
 #   vmlinuz       Debian's kernel for virtual machines
 #   initrd.cpio   loads the driver of the VM's disk and starts its init
 #
@@ -63,10 +64,11 @@ bootstrap() {
 	tar -C "$dir/clean" --exclude=./var/cache/apt/archives/*.deb -cf "$dir/clean.tar" .
 }
 
-# lint fills $1 with lint.tar, from clean.tar.
-lint() {
-	local dir=$1
-	say "adding lintian, rpm and rpmlint"
+# with fills $1 with $2.tar: clean.tar with the packages after it.
+with() {
+	local dir=$1 name=$2
+	shift 2
+	say "adding $*"
 	rm -rf "$dir/clean"
 	mkdir "$dir/clean"
 	tar -C "$dir/clean" -xf "$deps/clean.tar"
@@ -75,12 +77,12 @@ lint() {
 	if ! env -u TMPDIR unshare --mount --pid --fork --mount-proc="$dir/clean/proc" chroot "$dir/clean" sh -ec '
 		export DEBIAN_FRONTEND=noninteractive
 		apt-get update -qq
-		apt-get install -qq -y --no-install-recommends lintian rpm rpmlint' >"$dir/log" 2>&1; then
+		apt-get install -qq -y --no-install-recommends "$@"' sh "$@" >"$dir/log" 2>&1; then
 		grep -A 3 '^Setting up ca-cert\|rror' "$dir/log" | tail -n 40 >&2
-		die "lintian, rpm and rpmlint can't be installed"
+		die "$* can't be installed"
 	fi
 	rm -rf "$dir"/clean/var/cache/apt/archives/*.deb "$dir"/clean/var/lib/apt/lists/*
-	tar -C "$dir/clean" -cf "$dir/lint.tar" .
+	tar -C "$dir/clean" -cf "$dir/$name.tar" .
 }
 
 # boot fills $1 with vmlinuz and initrd.cpio. ext4 is built into this kernel; the disk's
@@ -125,8 +127,9 @@ if ! recipe | cmp -s - "$deps/made"; then
 		place tools clean.tar
 		bootstrapped >"$deps/bootstrapped"
 	fi
-	lint "$new"
+	with "$new" lint lintian rpm rpmlint
+	with "$new" shells bash-completion zsh fish
 	boot "$new"
-	place lint.tar vmlinuz initrd.cpio
+	place lint.tar shells.tar vmlinuz initrd.cpio
 	recipe >"$deps/made"
 fi
