@@ -115,6 +115,20 @@ func TestOperatorChanges(t *testing.T) {
 	if v := h.VM("a"); v.Weight != 3.5 || v.Cap != 0.4 {
 		t.Errorf("weight %v and cap %v, want 3.5 and 0.4", v.Weight, v.Cap)
 	}
+
+	open()
+	b.fill("#field-memory_limit_bytes", "96.5")
+	b.click("#change-next")
+	if text := eval[string](b, confirmation); !strings.Contains(text, "Memory limit: 0 MiB → 96.5 MiB") || strings.Contains(text, "Weight") {
+		t.Errorf("to be confirmed is %q", text)
+	}
+	b.click("#change-next")
+	b.until("the end of the dialog", `!document.getElementById("change").open`)
+	if v, want := h.VM("a"), uint64(96<<20+1<<19); v.MemoryLimitBytes != want {
+		t.Errorf("a memory limit of %d, want %d", v.MemoryLimitBytes, want)
+	}
+	b.until("the new limit in the table", `document.querySelector("#guest-table td.terms").innerText.includes("96.5 MiB")`)
+
 	b.until("the new weight in the table", `document.querySelector("#guest-table td.terms").innerText.includes("weight 3.5")`)
 
 	b.until("the change among the events", `[...document.querySelectorAll("#events li")].some((e) => e.querySelector(".name").textContent === "a" && e.querySelector(".by").textContent.includes("uid"))`)

@@ -18,6 +18,10 @@ const guestFields = [
     name: "kernel_time_limit_nanos", from: "kernel_time_limit_seconds", label: "Kernel time limit", unit: "s", hint: "GPU time after which a kernel is ended; 0 is none",
     write: (v) => String(v), read: (t) => number(t, 0, 86400), send: (v) => (v === 0 ? -1 : Math.round(v * 1e9)),
   },
+  {
+    name: "memory_limit_bytes", label: "Memory limit", unit: "MiB", hint: "GPU memory that it may use; 0 is no limit",
+    write: (v) => String(v / 2 ** 20), read: (t) => Math.round(number(t, 0, 2 ** 30) * 2 ** 20),
+  },
   { name: "priority_ceiling", label: "Priority ceiling", hint: "the highest priority of its launches, 0 to 15", write: String, read: (t) => whole(t, 0, 15) },
 ];
 
