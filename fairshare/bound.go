@@ -32,6 +32,9 @@ type Quota = quota.Quota
 // While the GPU is kept free because a guest is likely to submit again in a moment, that guest is
 // charged for it, and a guest whose launch waits meanwhile leaves nothing unused.
 //
+// A guest that leaves while it has overdrawn its cap, and comes back, goes on from there. Otherwise one
+// that starts again and again would have a round above its cap in each of its lives.
+//
 // Launches of a guest that is suspended for a quota are evicted if they leave when told. What
 // evictions for a guest's sake cost others counts as used by it.
 func Bound(p Policy) Policy {
@@ -51,6 +54,7 @@ type bounded struct {
 	idleKeeper idleKeeper
 	waiting    bool          // whether any launch waits since the newest state, see allowance.withheld
 	at         time.Duration // time of that state
+	departed   departures
 
 	guests   []Guest // as the policy is told
 	verdicts []Verdict
@@ -86,6 +90,9 @@ type allowance struct {
 	factor float64
 	// joined reports whether wantSuspended and factor are set.
 	joined bool
+	// key and cap are the guest's, for when it has left.
+	key string
+	cap float64
 }
 
 // behind reports whether others are suspended for the guest.
@@ -125,7 +132,7 @@ const (
 
 // Decide implements [Policy].
 func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.Duration) {
-	b.sync(&st)
+	b.sync(now, &st)
 	b.pass(now, &st)
 	if ev.Kind == Tick {
 		b.account(&ev, &st)
@@ -148,7 +155,10 @@ func (b *bounded) Decide(now time.Duration, ev Event, st State) ([]Verdict, time
 }
 
 // sync follows the guests of st.
-func (b *bounded) sync(st *State) {
+func (b *bounded) sync(now time.Duration, st *State) {
+	if !b.has(len(st.Guests), func(i int) GuestID { return st.Guests[i].ID }) {
+		b.departed.note(now, b.ids, b.of, st.Guests)
+	}
 	b.guestTable.sync(st.Guests)
 	b.quotas = false
 	for i := range st.Guests {
@@ -156,8 +166,11 @@ func (b *bounded) sync(st *State) {
 		b.quotas = b.quotas || g.Quota != Quota{} || g.Held
 		if !a.joined {
 			a.joined, a.wantSuspended, a.factor = true, g.Suspended, 1
+			if g.Quota.Cap > 0 {
+				a.meter.Inherit(b.departed.take(g.Key, now))
+			}
 		}
-		a.held = g.Held
+		a.held, a.key, a.cap = g.Held, g.Key, g.Quota.Cap
 	}
 }
 
@@ -198,6 +211,16 @@ func (b *bounded) account(ev *Event, st *State) {
 		works := working(g, ev.Length)
 		unused = max(unused-(1-works)*factor*float64(ev.Length), 0) // some of it is time without work
 		a.use = quota.Use{Used: used, Unused: unused, Works: works, Demand: a.need.Demand()}
+	}
+	for _, l := range st.Left {
+		used := factor * float64(l.Used)
+		if !b.departed.spend(l.Key, used) {
+			for i := range st.Guests { // it is back already
+				if a := &b.of[i]; l.Key != "" && a.key == l.Key && a.cap > 0 {
+					a.meter.Spend(used)
+				}
+			}
+		}
 	}
 	for i := range st.Guests {
 		g := &st.Guests[i]

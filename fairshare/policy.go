@@ -94,11 +94,23 @@ type State struct {
 	CoRuns bool
 	// Slices bounds the time slices that can be set. It is zero if none can be set.
 	Slices SliceLimits
+	// Left are guests that left since the last phase, with what they used in this one. [Bound] counts
+	// it for their caps; policies ignore it.
+	Left []Left
+}
+
+// Left is what a guest that left used in the phase in which it did.
+type Left struct {
+	Key  string
+	Used time.Duration
 }
 
 // Guest is what is known of one guest at an event.
 type Guest struct {
 	ID GuestID
+	// Key is the same for a guest that has left and come back, which has another ID then. It is "" if
+	// that is not known.
+	Key string
 	// Weight is its part of the GPU relative to the others' weights. It is above 0.
 	Weight float64
 	// Quota bounds its part, whatever the weights. [Bound] enforces it; policies ignore it.

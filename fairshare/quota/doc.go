@@ -23,6 +23,9 @@
 // excess is at most what the guest uses between two decisions: a round, and what runs on when it
 // is suspended.
 //
+// A guest that leaves and comes back begins with what it had overdrawn, less what its cap would have
+// given it meanwhile: see [Meter.Inherit].
+//
 // The debt grows with the time that the GPU gave to any guest while the guest had work, and shrinks
 // by what the guest used or left unused. What it could not use lapses: for a guest that needs less
 // than half of its guarantee, the debt grows at twice what it needs. A guest's [Need] is what it

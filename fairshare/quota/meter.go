@@ -110,6 +110,20 @@ func (m *Meter) Lift(q Quota) {
 // reason.
 func (m *Meter) Reset() { m.credit, m.owed, m.standing, m.barred = max(m.credit, 0), 0, Free, false }
 
+// Credit returns the GPU time in nanoseconds that the cap leaves; below 0 it was overdrawn.
+func (m *Meter) Credit() float64 { return m.credit }
+
+// Inherit has a guest that has used nothing yet begin with the credit of one before it.
+func (m *Meter) Inherit(credit float64) {
+	if m.credit = min(credit, 0); m.credit < 0 {
+		m.standing = Capped
+	}
+}
+
+// Spend takes GPU time in nanoseconds that the guest used outside of the phases that it is charged
+// for.
+func (m *Meter) Spend(used float64) { m.credit -= used }
+
 // Standing returns the standing.
 func (m *Meter) Standing() Standing { return m.standing }
 

@@ -70,7 +70,7 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	bill := saved.limitBill(g.page.Bill(), now)
 	g.budget = s.ledger.Join(budgetKey(&g.spec), g.spec.Name, g.domain.Owner, saved.Terms.Budget, bill.Used)
 	g.sched = scheduler.NewGuest(s.recorded(g, scheduler.GuestOptions{
-		Name: g.spec.Name, PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: g.page, Controller: g.controller,
+		Name: g.spec.Name, Key: budgetKey(&g.spec), PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: g.page, Controller: g.controller,
 		Terms: terms, Bill: bill, Budget: g.budget,
 	}))
 	g.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds

@@ -82,6 +82,9 @@ type Budget interface {
 // GuestOptions describe a guest. Page or Executors must be set.
 type GuestOptions struct {
 	Name string
+	// Key is the same for a guest that ends and starts anew, so that its cap holds over all of its
+	// lives; "" is none.
+	Key string
 	// PID is the process whose children the guest's executors are. 0 believes what the control page
 	// says about processes.
 	PID int

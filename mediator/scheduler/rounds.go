@@ -78,7 +78,7 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 		terms := g.limit(orders.Terms)
 		r.late, r.executed = a.Counters.LateTime, a.Counters.GPUTime
 		st := fairshare.Guest{
-			ID: g.id, Suspended: orders.Suspend, Held: g.sanction == quota.Held, Weight: terms.Weight, Idle: p.Idle,
+			ID: g.id, Key: g.o.Key, Suspended: orders.Suspend, Held: g.sanction == quota.Held, Weight: terms.Weight, Idle: p.Idle,
 			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: a.Working, Urgency: terms.PriorityCeiling,
 		}
 		s.usedIn(p, g, &st)
@@ -107,6 +107,7 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 		}
 		s.state = append(s.state, st)
 	}
+	s.leftIn(p)
 }
 
 // observeTails computes how long suspended guests' commands ran on while nobody watched, which is
@@ -241,9 +242,13 @@ func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool) {
 	now := s.o.Clock.Now()
 	poll, quiet := s.planner.Mean(s.load)
 	props := &s.gpu.Properties
+	var left []fairshare.Left
+	if ev.Kind == fairshare.Tick {
+		left, s.left = s.leftUse, s.left[:0]
+	}
 	verdicts, next := s.policy.Decide(now, ev, fairshare.State{
 		Guests: s.state, Round: poll + quiet, Launches: s.launches.shown(now, uint32(props.SMs)),
-		SMs: uint32(props.SMs), CoRuns: props.CoRuns, Slices: s.control().Slices,
+		SMs: uint32(props.SMs), CoRuns: props.CoRuns, Slices: s.control().Slices, Left: left,
 	})
 	s.launches.timers.setPolicy(now, next)
 	// A verdict that stands is given again, which also shows that the daemon is alive.

@@ -20,12 +20,14 @@ type script struct {
 	states  [][]fairshare.Guest
 	// launches are those that it was shown, for each of the states.
 	launches [][]fairshare.Launch
+	left     [][]fairshare.Left // likewise
 }
 
 func (p *script) Decide(_ time.Duration, ev fairshare.Event, st fairshare.State) ([]fairshare.Verdict, time.Duration) {
 	p.events = append(p.events, ev)
 	p.states = append(p.states, append([]fairshare.Guest(nil), st.Guests...))
 	p.launches = append(p.launches, append([]fairshare.Launch(nil), st.Launches...))
+	p.left = append(p.left, append([]fairshare.Left(nil), st.Left...))
 	if len(p.answers) == 0 {
 		return nil, 0
 	}

@@ -71,6 +71,7 @@ type Scheduler struct {
 	failed, stopped bool
 	await           []accounting.GroupID
 	state           []fairshare.Guest // one for each guest
+	leftUse         []fairshare.Left  // of those that have left
 	// suspends reports of each guest whether the newest decision suspends it, and fresh whether it
 	// did not do so before.
 	suspends, fresh []bool
@@ -82,6 +83,7 @@ type Scheduler struct {
 	// dropSlices leaves time slices to the driver from the next decision on.
 	dropSlices bool
 	owners     map[accounting.GroupID]*Guest // of the hardware's channel groups
+	left       []*Guest                      // with a cap, in the present phase
 	removed    []*Guest                      // since the last decision
 
 	// The watcher's goroutine alone uses these. workLook says whose contexts Work looks at in any
@@ -152,6 +154,9 @@ func (s *Scheduler) Remove(g *Guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removed = append(s.removed, g)
+	if g.o.Key != "" && g.Terms().Cap > 0 && !s.gpu.ByExecutors {
+		s.left = append(s.left, g)
+	}
 }
 
 // forgetRemoved drops what is known of guests that were removed, once their launches are settled.
@@ -168,6 +173,22 @@ func (s *Scheduler) forgetRemoved() {
 		}
 	}
 	s.removed = s.removed[:0]
+}
+
+// leftIn fills s.leftUse with what guests that were removed in a phase used in it.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) leftIn(p *accounting.Phase) {
+	s.leftUse = s.leftUse[:0]
+	for _, g := range s.left {
+		use := fairshare.Left{Key: g.o.Key}
+		for _, id := range g.owned {
+			if owner := s.owners[id]; owner == nil || owner == g {
+				use.Used += p.Of(id).Busy
+			}
+		}
+		s.leftUse = append(s.leftUse, use)
+	}
 }
 
 // locked calls f with the guests in order of ID while s.roster and s.mu are held.
