@@ -12,7 +12,8 @@ import (
 	"vgpud/mediator/statefile"
 )
 
-// savedPolicy is what a daemon saves for the next one about a policy that was set over the API.
+// savedPolicy is what a daemon saves for the next one, also after a reboot of the host, about a policy
+// that was set over the API.
 type savedPolicy struct {
 	Policy string `json:"policy"`
 	// Configured is the configured policy at that time. If the configuration names another one
@@ -22,6 +23,11 @@ type savedPolicy struct {
 
 // policyFile returns the file of a GPU's saved policy.
 func (s *Service) policyFile(gpu string) string {
+	return filepath.Join(s.stateDir(), "gpus", gpu+".json")
+}
+
+// earlierPolicyFile returns where daemons saved it that kept it until a reboot alone.
+func (s *Service) earlierPolicyFile(gpu string) string {
 	return filepath.Join(s.runDir(), "gpus", gpu+".json")
 }
 
@@ -70,7 +76,7 @@ func (s *Service) configurePolicy(d *device, policy string) error {
 	if err := checkPolicy(policy); err != nil {
 		return err
 	}
-	if err := s.o.Files.Remove(s.policyFile(d.config.Name)); err != nil {
+	if err := s.forgetPolicy(d.config.Name); err != nil {
 		return s.notSaved(err)
 	}
 	if err := d.loop.SetPolicy(policy); err != nil {
@@ -80,18 +86,30 @@ func (s *Service) configurePolicy(d *device, policy string) error {
 	return nil
 }
 
+// forgetPolicy removes a GPU's saved policy.
+func (s *Service) forgetPolicy(gpu string) error {
+	return errors.Join(s.o.Files.Remove(s.policyFile(gpu)), s.o.Files.Remove(s.earlierPolicyFile(gpu)))
+}
+
 // restorePolicies gives GPUs the policies that were last set over the API, unless the configuration
 // names another one since.
 func (s *Service) restorePolicies() {
 	for _, d := range s.devices {
 		name := d.config.Name
 		k, err := readPolicy(s.policyFile(name))
+		if err == nil && k == nil {
+			if k, err = readPolicy(s.earlierPolicyFile(name)); err == nil && k != nil {
+				if err := errors.Join(s.saveGPUFile(s.policyFile(name), k), s.o.Files.Remove(s.earlierPolicyFile(name))); err != nil {
+					s.log.Warn("GPU's policy may be forgotten at a reboot of the host", "gpu", name, "err", err)
+				}
+			}
+		}
 		switch {
 		case err != nil || k == nil:
 		case k.Configured == s.configuredPolicy(name):
 			err = d.loop.SetPolicy(k.Policy)
 		default:
-			err = s.o.Files.Remove(s.policyFile(name))
+			err = s.forgetPolicy(name)
 		}
 		if err != nil {
 			s.log.Warn("GPU goes on with the policy that is configured", "gpu", name, "err", err)

@@ -166,6 +166,50 @@ func TestPolicyOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
+// TestPolicyOutlivesTheHost: a policy that was set holds over a reboot of the host, which empties run_dir,
+// and over the change from a daemon that kept it in run_dir.
+func TestPolicyOutlivesTheHost(t *testing.T) {
+	dir, state := runDir(t), runDir(t)
+	start := func() *daemon {
+		return startDaemonThat(t, dir, idleGPU{}, statefile.Files{}, func(c *Config) { c.StateDir = filepath.Join(state, "vgpud") }, "gpu0")
+	}
+	reboot := func(d *daemon) *daemon {
+		d.stop()
+		dir = runDir(t)
+		return start()
+	}
+	want := func(d *daemon, what, policy string) {
+		t.Helper()
+		if got := d.gpu().Policy; got != policy {
+			t.Errorf("%s: policy %s, want %s", what, got, policy)
+		}
+	}
+	d, policy := start(), "hpf"
+	d.updateGPU("gpu0", api.GPUUpdate{Policy: &policy})
+	d = reboot(d)
+	want(d, "after a reboot", policy)
+
+	// As an earlier daemon had it.
+	d.stop()
+	if err := os.MkdirAll(filepath.Dir(d.service.earlierPolicyFile("gpu0")), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(d.service.policyFile("gpu0"), d.service.earlierPolicyFile("gpu0")); err != nil {
+		t.Fatal(err)
+	}
+	d = start()
+	want(d, "after an upgrade", policy)
+	d = reboot(d)
+	want(d, "after an upgrade and a reboot", policy)
+
+	// One that is configured anew holds from then on.
+	if _, err := d.service.Reload(d.change(func(c *Config) { c.GPUs[0].Policy = "dfq" })); err != nil {
+		t.Fatal(err)
+	}
+	d = reboot(d)
+	want(d, "after a reload and a reboot", d.config.GPUs[0].Policy)
+}
+
 // TestReloadIsKeptOrRefused: a saved policy that can't be removed stays.
 func TestReloadIsKeptOrRefused(t *testing.T) {
 	var disk disk
