@@ -160,13 +160,19 @@ func TestKilled(t *testing.T) {
 // TestBadFile tests that a file that can't be read is set aside, and that a full disk loses
 // nothing once there is room again.
 func TestBadFile(t *testing.T) {
-	for _, content := range []string{"", "{", `{"version":9}`, "[]", `{"version":1,"guests":{"a":7}}`} {
+	for _, content := range []string{
+		"", "{", `{"version":9}`, "[]", `{"version":1,"guests":{"a":7}}`,
+		`{"version":9,"guests":{"a":{"spent":[{"period":0,"from":"2026-11-24T00:00:00Z","used":3600000000000}]}}}`,
+	} {
 		h := newHost(t)
 		if err := os.WriteFile(h.path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		l := h.open(nil)
 		g := l.Join("a", "a", "", quota.Budget{Hard: time.Second}, 0)
+		if own, _ := g.Status(); own.Used != 0 {
+			t.Errorf("%q: %v used at first", content, own.Used)
+		}
 		if s := g.Charge(2 * time.Second); s != quota.Held {
 			t.Errorf("%q: sanction %d, want %d", content, s, quota.Held)
 		}
@@ -181,7 +187,7 @@ func TestBadFile(t *testing.T) {
 		if err := l.Save(); err != nil {
 			t.Fatal(err)
 		}
-		if own, _ := h.open(nil).Join("a", "a", "", quota.Budget{Hard: time.Second}, 2*time.Second).Status(); own.Level != quota.OverHard || own.Used != 2*time.Second {
+		if own, _ := h.open(nil).Join("a", "a", "", quota.Budget{Hard: time.Second}, 0).Status(); own.Level != quota.OverHard || own.Used != 2*time.Second {
 			t.Errorf("the next daemon has %+v", own)
 		}
 	}
