@@ -144,12 +144,18 @@ make_page() {
 	page "$pages/$name.5"
 }
 
-# docs installs pages of docs, for PACKAGE.
+# docs installs pages of docs, for PACKAGE, with the pictures that they link to.
 docs() {
-	local name package=$1
+	local name picture package=$1
 	shift
-	for name; do put 0644 "docs/$name.md" "$share/doc/$package/$name.md"; done
-	[ -z "$remove" ] || rmdir "$share/doc/$package" 2>/dev/null || true
+	for name; do
+		put 0644 "docs/$name.md" "$share/doc/$package/$name.md"
+		{ grep -oE '\]\([^):]*\.(png|svg)\)' "docs/$name.md" || true; } | sed 's/.*(//; s/)$//' | while read -r picture; do
+			picture=$(dirname "$name")/$picture
+			put 0644 "docs/$picture" "$share/doc/$package/${picture#./}"
+		done
+	done
+	[ -z "$remove" ] || rmdir "$share/doc/$package/results" "$share/doc/$package" 2>/dev/null || true
 }
 
 # setting installs a configuration file unless there is one.
@@ -201,7 +207,7 @@ if [ -n "$guest" ]; then
 	program vgpu-agent
 	unit vgpu-agent.service
 	manual vgpu-agent
-	docs vgpu-agent guest cuda cudart
+	docs vgpu-agent guest cuda cudart device preemption results/{h100,cuda-suites}
 	libraries
 else
 	[ -z "$remove" ] || stop vgpud.service 'vgpud-softgpu@*.service'
@@ -215,7 +221,8 @@ else
 	helper vgpu-nvml "load NVIDIA's management library for vgpud" '[--once] [--every DURATION]' \
 		"vgpud and vgpuctl, which contain no C, run this program to read the state of NVIDIA's GPUs. It changes nothing."
 	formats
-	docs vgpud install operations domain-xml guest security nvidia preemption performance troubleshooting glossary device cuda cudart
+	docs vgpud install operations domain-xml gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
+		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites}
 	setting deploy/vgpud.yaml
 	setting deploy/libvirt/hook.yaml
 	if [ -n "$remove" ]; then
