@@ -266,6 +266,27 @@ func TestConfiguredBusyWait(t *testing.T) {
 	}
 }
 
+func TestWarmExecutors(t *testing.T) {
+	for _, c := range []struct {
+		gpu  string
+		want bool
+	}{
+		{"socket: /gpu.sock", false},
+		{"socket: /gpu.sock, warm_executors: auto", false},
+		{"socket: /gpu.sock, warm_executors: true", true},
+		{"kind: nvidia", true},
+		{"kind: nvidia, warm_executors: false", false},
+	} {
+		config, err := ParseConfig([]byte("gpus: [{name: gpu0, " + c.gpu + "}]"))
+		if err != nil || config.GPUs[0].ipcGPU().WarmExecutors != c.want {
+			t.Errorf("%s: %v, want %v (%v)", c.gpu, !c.want, c.want, err)
+		}
+	}
+	if _, err := ParseConfig([]byte("gpus: [{name: gpu0, socket: /gpu.sock, warm_executors: hot}]")); err == nil {
+		t.Error("warm_executors: hot passes")
+	}
+}
+
 // TestConfiguredPoll: the limit can be none, and no more than executors obey.
 func TestConfiguredPoll(t *testing.T) {
 	for text, want := range map[string]time.Duration{"": DefaultUrgentPoll, "urgent_poll: 2ms": 2 * ms, "urgent_poll: none": 0, "urgent_poll: 20ms": ipc.MaxPollLimit} {

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"vgpud/fairshare"
@@ -28,6 +29,12 @@ var busyWaitModes = map[string]scheduler.BusyWaitMode{
 	"": scheduler.BusyWaitAuto, "auto": scheduler.BusyWaitAuto, "true": scheduler.BusyWaitAlways, "false": scheduler.BusyWaitNever,
 }
 
+// warmExecutors reports whether a value of warm_executors asks for spare executors on a GPU of a
+// kind.
+func warmExecutors(value, kind string) bool {
+	return value == "true" || value != "false" && kind == kindNVIDIA
+}
+
 // checkControl returns what is wrong with how contexts are to be controlled, and launches to be
 // waited for.
 func (c *GPUConfig) checkControl() error {
@@ -36,6 +43,9 @@ func (c *GPUConfig) checkControl() error {
 	}
 	if _, ok := busyWaitModes[c.BusyWait]; !ok {
 		return fmt.Errorf("spin %q: want auto, true or false", c.BusyWait)
+	}
+	if !slices.Contains([]string{"", "auto", "true", "false"}, c.WarmExecutors) {
+		return fmt.Errorf("warm_executors %q: want auto, true or false", c.WarmExecutors)
 	}
 	if c.SliceLoss != 0 && !(c.SliceLoss >= 0.002 && c.SliceLoss <= 0.2) {
 		return fmt.Errorf("slice_loss %v: want 0.002 to 0.2", c.SliceLoss)

@@ -44,10 +44,11 @@ type process struct {
 func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) (err error) {
 	hangUp := sync.OnceValue(conn.Close)
 	defer func() { err = errors.Join(err, hangUp()) }()
-	m, err := conn.Receive()
-	if err != nil {
+	m, opened, err := receiveSetup(ctx, conn, open)
+	if err != nil || m.Kind == "" {
 		return err
 	}
+	defer func() { err = errors.Join(err, opened.close()) }()
 	var s ipc.Setup
 	if err := checkSetup(&m, &s); err != nil {
 		return errors.Join(err, m.CloseFiles())
@@ -83,7 +84,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}()
 
 	elapsed := newMeter(page, p.clock).elapsed
-	device, gctx, err := openContext(ctx, open, s, page, elapsed)
+	device, gctx, err := openContext(ctx, opened.opener(open), s, page, elapsed)
 	if err != nil {
 		// vm is told, and limits its log.
 		log.Debug("executor has no context", "err", err)

@@ -30,6 +30,12 @@ func serve(t *testing.T, s ipc.Setup, open Opener) (vm *ipc.Conn, ended <-chan e
 // serveIn is serve with another process and the guest's control page.
 func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, page *ipc.ControlPage, ended <-chan error) {
 	t.Helper()
+	return serveAfter(t, p, func(*ipc.Conn) {}, s, open)
+}
+
+// serveAfter is serveIn; before is called before the setup is sent.
+func serveAfter(t *testing.T, p process, before func(vm *ipc.Conn), s ipc.Setup, open Opener) (vm *ipc.Conn, page *ipc.ControlPage, ended <-chan error) {
+	t.Helper()
 	vm, end, err := ipc.Pair()
 	if err != nil {
 		t.Fatal(err)
@@ -56,15 +62,16 @@ func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, p
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(vm.Send(m), shared.Close()); err != nil {
-		t.Fatal(err)
-	}
 	usual, err := niceOf(os.Getpid())
 	if err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
 	go func() { done <- p.serve(t.Context(), theirs, open, slog.New(slog.DiscardHandler)) }()
+	before(vm)
+	if err := errors.Join(vm.Send(m), shared.Close()); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		// The process is the test's.
 		if err := errors.Join(vm.Close(), page.Close(), schedule(usual, 0)); err != nil {

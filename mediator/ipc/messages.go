@@ -14,6 +14,9 @@ const (
 	// KindSetup (vm to exec) is the first message: body [Setup]; files BAR2, the guest's control
 	// page and, if vm has it, the file of [ControlPage.SetSuspensionFile].
 	KindSetup Kind = "setup"
+	// KindPrepare (vm to exec) is the first message to a spare executor, which opens the GPU at once:
+	// body [Prepare]. KindSetup follows, once there is a context for it.
+	KindPrepare Kind = "prepare"
 	// KindReady (exec to vm): the context carries out commands or, with Error set, never will. Then
 	// its body may be a [Fault] with the reason's code.
 	KindReady Kind = "ready"
@@ -85,6 +88,14 @@ type GPU struct {
 	Connections int `json:"connections,omitempty"`
 	// Socket is the soft GPU's socket.
 	Socket string `json:"socket,omitempty"`
+	// WarmExecutors reports whether a guest that uses the GPU keeps a spare executor for its next
+	// context.
+	WarmExecutors bool `json:"warm_executors,omitempty"`
+}
+
+// Prepare is what a spare executor needs to know.
+type Prepare struct {
+	GPU GPU `json:"gpu"`
 }
 
 // Setup is what an executor needs to start.

@@ -27,6 +27,9 @@ func (b *executors) drain(d ipc.Drain) {
 	b.draining = d.Refuse
 	processes := b.processes
 	b.mu.Unlock()
+	if d.Refuse {
+		b.endSpare() // it has the GPU open
+	}
 	if !d.End {
 		return
 	}

@@ -36,7 +36,9 @@ type executors struct {
 	faults    [ipc.MaxContexts]string
 	starts    [ipc.MaxContexts]bucket // of each slot's executors
 	allStarts bucket
-	draining  bool // no executor starts: see drain
+	draining  bool   // no executor starts: see drain
+	spare     *spare // nil: the guest has none
+	closed    bool   // no spare executor starts any more
 	ended     sync.WaitGroup
 }
 
@@ -167,6 +169,7 @@ func (b *executors) VectorsChanged(start, count int) {
 
 // Reset implements [vgpu.Backend].
 func (b *executors) Reset() {
+	b.endSpare()
 	b.mu.Lock()
 	processes := b.processes
 	b.mu.Unlock()
@@ -227,4 +230,10 @@ func (b *executors) awaitStart(ctx context.Context, slot int) error {
 }
 
 // wait waits for the end of all executor processes.
-func (b *executors) wait() { b.ended.Wait() }
+func (b *executors) wait() {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	b.endSpare()
+	b.ended.Wait()
+}

@@ -51,6 +51,9 @@ func linger() error {
 		return err
 	}
 	m, err := conn.Receive()
+	if err == nil && m.Kind == ipc.KindPrepare {
+		m, err = conn.Receive()
+	}
 	if err != nil {
 		return err
 	}

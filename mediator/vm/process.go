@@ -10,8 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vgpud/clock"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
@@ -132,50 +130,51 @@ func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
 	if shared == nil {
 		return nil, nil, errors.New("the device has no shared memory")
 	}
-	conn, end, err := ipc.Pair()
-	if err != nil {
-		return nil, nil, err
-	}
-	s, stderr, err := CaptureOutput(p.b.log.With("context", p.ref.Slot), "executor output")
-	if err != nil {
-		return nil, nil, errors.Join(err, conn.Close(), end.Close())
-	}
-	p.output = s
-	defer func() {
-		if err != nil {
-			p.closeOutput()
+	st, err := p.setUpSpare(shared)
+	if err == nil && st == nil {
+		if st, err = p.b.launch(p.b.log.With("context", p.ref.Slot)); err == nil {
+			err = p.setUp(st, shared)
 		}
-	}()
-	cmd := p.b.command()
-	cmd.Stdout, cmd.Stderr = stderr, stderr
-	cmd.ExtraFiles = []*os.File{end}
-	// A signal to the terminal's process group is `vgpud vm`'s to handle.
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true}
-	err = cmd.Start()
-	if cerr := errors.Join(end.Close(), stderr.Close()); err == nil {
-		err = cerr
 	}
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("start %s: %w", cmd.Path, err), conn.Close())
+		return nil, nil, errors.Join(err, st.end())
 	}
+	p.output = st.output
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stopping {
+		p.output = nil
+		return nil, nil, errors.Join(errNoExecutor, st.end())
+	}
+	p.conn = st.conn
+	return st.cmd, st.conn, nil
+}
+
+// setUpSpare sends the setup to the guest's spare executor. It returns nil if there is none.
+func (p *process) setUpSpare(shared *os.File) (*started, error) {
+	st := p.b.takeSpare()
+	if st == nil {
+		return nil, nil
+	}
+	st.output.With("context", p.ref.Slot)
+	if err := p.setUp(st, shared); err != nil {
+		p.b.log.Debug("the spare executor is of no use", "err", errors.Join(err, st.end()))
+		return nil, nil
+	}
+	return st, nil
+}
+
+// setUp sends an executor its setup.
+func (p *process) setUp(st *started, shared *os.File) error {
 	files := []*os.File{shared, p.b.page.File()}
 	if p.b.until != nil {
 		files = append(files, p.b.until)
 	}
 	m, err := ipc.NewMessage(ipc.KindSetup, p.setup(), files...)
-	if err == nil {
-		err = conn.Send(m)
-	}
 	if err != nil {
-		return nil, nil, errors.Join(err, conn.Close(), cmd.Process.Kill(), cmd.Wait())
+		return err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stopping {
-		return nil, nil, errors.Join(errNoExecutor, conn.Close(), cmd.Process.Kill(), cmd.Wait())
-	}
-	p.conn = conn
-	return cmd, conn, nil
+	return st.conn.Send(m)
 }
 
 // closeOutput stops capturing the output of an executor that has ended, and returns the last of it.
@@ -227,6 +226,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			p.sendVectors(0, p.b.dev.Config().Vectors)
 			p.b.dev.ContextReady(p.ref)
 			p.b.daemons.notifyChange()
+			p.b.keepSpare()
 		case ipc.KindHandles:
 			if err := p.receiveHandles(&m); err != nil {
 				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())

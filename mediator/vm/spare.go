@@ -1,0 +1,128 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/mediator/ipc"
+)
+
+// A spare executor has opened the guest's GPU and waits for the guest's next context, which so is
+// ready sooner by the time that opening takes: 0.1 s on an NVIDIA GPU. It has no context itself,
+// hence no memory on the GPU. A guest has one from shortly after one of its contexts has begun, if
+// [ipc.GPU.WarmExecutors] asks for it.
+type spare struct {
+	s      *started           // nil until it was started
+	cancel context.CancelFunc // of the wait for its end
+}
+
+const (
+	// spareDelay keeps the start of a spare executor out of the way of the program whose context has
+	// just begun: both would wait for the GPU's driver.
+	spareDelay = 250 * time.Millisecond
+	// spareLife is how long a spare executor waits for a context.
+	spareLife = 10 * time.Minute
+)
+
+// keepSpare has the guest have a spare executor soon, if it has none and should have one.
+func (b *executors) keepSpare() {
+	if !b.spec.GPU.WarmExecutors {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.spare != nil || b.draining || b.closed {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	sp := &spare{cancel: cancel}
+	b.spare = sp
+	b.ended.Go(func() {
+		defer cancel()
+		if err := b.runSpare(ctx, sp); err != nil {
+			b.log.Debug("no spare executor", "err", err)
+		}
+	})
+}
+
+// runSpare starts the spare executor and ends it when nobody has taken it for too long.
+func (b *executors) runSpare(ctx context.Context, sp *spare) error {
+	if clock.Sleep(ctx, b.clock, spareDelay) != nil {
+		return nil // it is no longer wanted
+	}
+	s, err := b.launchSpare()
+	if err != nil {
+		b.dropSpare(sp)
+		return err
+	}
+	b.mu.Lock()
+	wanted := b.spare == sp
+	if wanted {
+		sp.s = s
+	}
+	b.mu.Unlock()
+	if !wanted {
+		return s.end()
+	}
+	if clock.Sleep(ctx, b.clock, spareLife) == nil && b.dropSpare(sp) {
+		return s.end()
+	}
+	return nil
+}
+
+// launchSpare starts an executor and has it open the GPU.
+func (b *executors) launchSpare() (*started, error) {
+	s, err := b.launch(b.log)
+	if err != nil {
+		return nil, err
+	}
+	m, err := ipc.NewMessage(ipc.KindPrepare, ipc.Prepare{GPU: b.spec.GPU})
+	if err == nil {
+		err = s.conn.Send(m)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.end())
+	}
+	return s, nil
+}
+
+// dropSpare forgets a spare executor, and reports whether it was the guest's until then.
+func (b *executors) dropSpare(sp *spare) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.spare != sp {
+		return false
+	}
+	b.spare = nil
+	return true
+}
+
+// takeSpare returns the guest's spare executor, which is the caller's then, or nil if there is none
+// of use.
+func (b *executors) takeSpare() *started {
+	b.mu.Lock()
+	sp := b.spare
+	b.spare = nil
+	b.mu.Unlock()
+	if sp == nil {
+		return nil
+	}
+	sp.cancel()
+	switch {
+	case sp.s == nil: // it is about to be started
+		return nil
+	case sp.s.ended():
+		b.log.Debug("the spare executor has died", "err", sp.s.end())
+		return nil
+	}
+	return sp.s
+}
+
+// endSpare ends the guest's spare executor, if it has one.
+func (b *executors) endSpare() {
+	if err := b.takeSpare().end(); err != nil {
+		b.log.Debug("end the spare executor", "err", err)
+	}
+}

@@ -1,0 +1,109 @@
+package vm
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu"
+)
+
+// warmExecutors returns the backend of a guest that keeps a spare executor, and its clock.
+func warmExecutors(t *testing.T) (*executors, *clock.Sim) {
+	b := testExecutors(t)
+	now := new(clock.Sim)
+	now.Advance(time.Hour)
+	b.clock = now
+	b.spec.GPU.WarmExecutors = true
+	return b, now
+}
+
+// awaitSpare waits until the guest has a spare executor, and returns its PID.
+func awaitSpare(t *testing.T, b *executors, now *clock.Sim) int {
+	t.Helper()
+	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(time.Millisecond) {
+		b.mu.Lock()
+		sp := b.spare
+		var s *started
+		if sp != nil {
+			s = sp.s
+		}
+		b.mu.Unlock()
+		switch {
+		case s != nil:
+			return s.cmd.Process.Pid
+		case sp != nil:
+			now.Advance(spareDelay)
+		}
+	}
+	t.Fatal("no spare executor")
+	return 0
+}
+
+// awaitEnd waits until a process that this one has started is gone.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	for limit := time.Now().Add(30 * time.Second); exists(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(limit) {
+			t.Fatalf("process %d goes on", pid)
+		}
+	}
+}
+
+// TestSpareExecutor: the next context is the spare executor's, unless that has died.
+func TestSpareExecutor(t *testing.T) {
+	b, now := warmExecutors(t)
+	create(t, b, vgpu.ContextRef{Slot: 0, Generation: 1}, 0)
+	spare := awaitSpare(t, b, now)
+	if pid := create(t, b, vgpu.ContextRef{Slot: 1, Generation: 1}, 0); pid != spare {
+		t.Errorf("the context is process %d's, not the spare executor's, %d", pid, spare)
+	}
+	dead := awaitSpare(t, b, now)
+	if err := unix.Kill(dead, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	var info unix.Siginfo
+	if err := unix.Waitid(unix.P_PID, dead, &info, unix.WEXITED|unix.WNOWAIT, nil); err != nil {
+		t.Fatal(err)
+	}
+	if pid := create(t, b, vgpu.ContextRef{Slot: 2, Generation: 1}, 0); pid == dead {
+		t.Error("the context is a dead process's")
+	}
+	if awaitSpare(t, b, now) == dead {
+		t.Error("the dead process is still the spare executor")
+	}
+	awaitEnd(t, dead)
+}
+
+// TestSpareExecutorEnds: it ends when nobody needs it for long, with the device's reset, and before
+// the GPU is drained, for which nobody may have it open.
+func TestSpareExecutorEnds(t *testing.T) {
+	b, now := warmExecutors(t)
+	for i, end := range []func(){
+		func() { now.AwaitWaiters(1); now.Advance(spareLife) },
+		b.Reset,
+		func() { b.drain(ipc.Drain{Refuse: true}) },
+	} {
+		b.mu.Lock()
+		b.draining = false
+		b.mu.Unlock()
+		now.Advance(time.Minute) // so that an executor may be started
+		create(t, b, vgpu.ContextRef{Slot: i, Generation: 1}, 0)
+		spare := awaitSpare(t, b, now)
+		end()
+		awaitEnd(t, spare)
+	}
+}
+
+// TestNoSpareExecutor: a guest of a GPU that is opened quickly has none.
+func TestNoSpareExecutor(t *testing.T) {
+	b, _ := warmExecutors(t)
+	b.spec.GPU.WarmExecutors = false
+	b.keepSpare()
+	if b.spare != nil {
+		t.Error("a spare executor that was not asked for")
+	}
+}
