@@ -62,6 +62,7 @@ type channel struct {
 	gpu        gpu.Channel
 	prompt     gpu.Prompt // the same channel, or nil
 	train      gpu.Train  // likewise
+	yields     bool       // the command just begun ends the channel's turn: see endTurn
 
 	sub  *abi.SubmissionReader
 	com  *abi.CompletionWriter
@@ -292,6 +293,10 @@ func (ch *channel) advance() bool {
 		}
 		ch.next += abi.Span(&e[0])
 		did = true
+		if ch.yields {
+			ch.yields = false
+			break
+		}
 		if ch.after-ch.first == flightLimit {
 			// Commands that ended at once make room at once. The GPU forgets launches that were
 			// answered and not accounted for after as many further commands.
@@ -340,6 +345,12 @@ func (ch *channel) die(err error) {
 		}
 	})
 }
+
+// endTurn ends the channel's turn behind a copy, if other channels have work. A GPU makes the copies
+// of a direction one after the other, in the order in which they are queued: one that is queued
+// behind a kernel of its channel keeps those of other channels behind it waiting for that kernel.
+// If a channel queued all that it has at once, others' copies would wait for all of its kernels.
+func (ch *channel) endTurn() { ch.yields = ch.x.severalBusy }
 
 // answerNop answers a no-op at once, if no command before it is unanswered, and reports whether it
 // did. It is a fast path beside begin and retire for guests that use no-ops to measure latency or

@@ -112,6 +112,7 @@ type Executor struct {
 	launches     int           // and fills on the GPU, of all channels
 	admitted     int           // launches that have room on the GPU: see admission
 	working      bool          // see publishWorking
+	severalBusy  bool          // several channels had work at the last step's end
 	admittedWork time.Duration // how long those are expected to take
 	admission    admission
 	fills        int           // on the GPU
@@ -296,7 +297,7 @@ func (x *Executor) Step(suspended bool) bool {
 	}
 	x.drain()
 	did = x.zeroes.retire(x) || did
-	backlog, working := false, false
+	backlog, working, busy := false, false, 0
 	for _, ch := range x.channels {
 		if ch.retire() {
 			did = true
@@ -309,8 +310,13 @@ func (x *Executor) Step(suspended bool) bool {
 		}
 		ch.publish()
 		ch.accountDeferred()
-		backlog, working = backlog || ch.backlog(), working || ch.working()
+		b, w := ch.backlog(), ch.working()
+		backlog, working = backlog || b, working || w
+		if b || w {
+			busy++
+		}
 	}
+	x.severalBusy = busy > 1
 	if !suspended {
 		x.admission.settle(x)
 	}

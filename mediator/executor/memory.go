@@ -95,6 +95,7 @@ func copyIn(c *command, p *pending) error {
 	}
 	p.copied = t.Size
 	c.leadCopy(t.Size)
+	c.ch.endTurn()
 	return p.onGPU(c.ch.gpu.CopyIn(gpu.Ptr(t.Dst), src))
 }
 
@@ -109,6 +110,7 @@ func copyOut(c *command, p *pending) error {
 	}
 	p.copied = t.Size
 	c.leadCopy(t.Size)
+	c.ch.endTurn()
 	return p.onGPU(c.ch.gpu.CopyOut(dst, gpu.Ptr(t.Src)))
 }
 
@@ -142,6 +144,7 @@ func copyBox(c *command, p *pending) error {
 	}
 	p.copied = box.Bytes()
 	if b.DstPlace == abi.PlaceWindow || b.SrcPlace == abi.PlaceWindow {
+		c.ch.endTurn()
 		return p.onGPU(c.ch.gpu.Copy3D(&box))
 	}
 	d := fillTime(2*box.Width, box.Height*box.Depth)
