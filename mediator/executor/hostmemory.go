@@ -4,6 +4,9 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/gpu"
 	"vgpud/mediator/ipc"
@@ -26,18 +29,41 @@ func registrable(s *ipc.Setup, shared []byte, log *slog.Logger) []byte {
 	return shared[min(s.Header+s.Rings, len(shared)):]
 }
 
+// populatePiece is how much memory is given pages at a time, in bytes. The kernel keeps other
+// threads from mapping memory meanwhile.
+const populatePiece = 1 << 20
+
+// populate gives mem its pages in a goroutine of its own, which stop ends, while the context is
+// created. The GPU's driver serves no other call while it registers memory, and that takes 0.2 s for
+// 256 MiB without pages on an H100's host, 14 ms with them. A failure costs that time.
+func populate(mem []byte, log *slog.Logger) (wait, stop func()) {
+	var populating sync.WaitGroup
+	var stopped atomic.Bool
+	populating.Go(func() {
+		for len(mem) > 0 && !stopped.Load() {
+			n := min(len(mem), populatePiece)
+			if err := unix.Madvise(mem[:n], unix.MADV_POPULATE_WRITE); err != nil {
+				log.Debug("the guest's shared memory has no pages yet", "err", err)
+				return
+			}
+			mem = mem[n:]
+		}
+	})
+	return populating.Wait, func() { stopped.Store(true); populating.Wait() }
+}
+
 // register registers mem with the GPU, if the GPU supports it, in a goroutine of its own. It starts
-// as soon as there is a context, though it locks all pages of mem, because a copy to pages that are
-// not registered waits in the driver for the kernels before it, and the executor with it. 256 MiB
-// take 85 ms, in which the guest loads its modules. Copies before that, or if it fails, go the
-// driver's slower way.
-func register(c gpu.Context, mem []byte, log *slog.Logger) *hostMemory {
+// as soon as there is a context and before has returned, though it locks all pages of mem, because a
+// copy to pages that are not registered waits in the driver for the kernels before it, and the
+// executor with it. Copies before that, or if it fails, go the driver's slower way.
+func register(c gpu.Context, mem []byte, before func(), log *slog.Logger) *hostMemory {
 	s := &hostMemory{}
 	r, ok := c.(gpu.HostRegistrar)
 	if !ok || len(mem) == 0 {
 		return s
 	}
 	s.registering.Go(func() {
+		before()
 		release, err := r.RegisterHost(mem)
 		if err != nil {
 			log.Warn("copies of this context are slow", "err", err)

@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
 	"vgpud/gpu"
@@ -41,18 +44,25 @@ func (r *registrar) Close() error {
 func TestStagingIsRegistered(t *testing.T) {
 	mem := make([]byte, 16)
 	var log bytes.Buffer
+	populated := 0
 	r := &registrar{}
-	s := register(r, mem[4:], slog.New(slog.NewTextHandler(&log, nil)))
+	before := func() {
+		populated++
+		if r.registered != nil {
+			t.Error("it has its pages after it was registered")
+		}
+	}
+	s := register(r, mem[4:], before, slog.New(slog.NewTextHandler(&log, nil)))
 	if err := s.close(r); err != nil || len(r.registered) != 12 || &r.registered[0] != &mem[4] || !r.released {
 		t.Errorf("registered %d bytes, released %v, %v", len(r.registered), r.released, err)
 	}
 	r = &registrar{refuse: errors.New("no pages")}
-	if err := register(r, mem, slog.New(slog.NewTextHandler(&log, nil))).close(r); err != nil || !strings.Contains(log.String(), "no pages") {
+	if err := register(r, mem, before, slog.New(slog.NewTextHandler(&log, nil))).close(r); err != nil || !strings.Contains(log.String(), "no pages") {
 		t.Errorf("%v, logged %q", err, log.String())
 	}
 	plain := struct{ gpu.Context }{&registrar{}} // registers nothing
-	if err := register(plain, mem, slog.New(slog.DiscardHandler)).close(plain); err != nil {
-		t.Error(err)
+	if err := register(plain, mem, before, slog.New(slog.DiscardHandler)).close(plain); err != nil || populated != 2 {
+		t.Errorf("%v, and %d times memory has got pages, want 2", err, populated)
 	}
 }
 
@@ -113,6 +123,42 @@ func TestRingsAreNotRegistered(t *testing.T) {
 			t.Errorf("with %d bytes of rings, %d bytes are the GPU's, want the last %d", c.rings, len(mem), c.want)
 		}
 	}
+}
+
+// TestPopulate: memory has its pages before it is registered, and a process that ends does not wait
+// for all of them.
+func TestPopulate(t *testing.T) {
+	const size = 8 * populatePiece
+	mem, err := unix.Mmap(-1, 0, size, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANONYMOUS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	resident := func() (n int) {
+		t.Helper()
+		pages := make([]byte, size/abi.PageSize)
+		if _, _, e := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mem[0])), size, uintptr(unsafe.Pointer(&pages[0]))); e != 0 {
+			t.Fatal(e)
+		}
+		for _, p := range pages {
+			n += int(p & 1)
+		}
+		return n
+	}
+	log := slog.New(slog.DiscardHandler)
+	wait, stop := populate(mem, log)
+	stop()
+	some := resident()
+	if some%(populatePiece/abi.PageSize) != 0 {
+		t.Errorf("%d pages, which are no whole pieces", some)
+	}
+	wait()
+	wait, stop = populate(mem, log)
+	wait()
+	if n := resident(); n != size/abi.PageSize {
+		t.Errorf("%d of %d pages", n, size/abi.PageSize)
+	}
+	stop()
 }
 
 // A kernel's time is what the guest is charged while there is a daemon, and the host's time while

@@ -83,6 +83,14 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		page.AddChange()
 	}()
 
+	windows := registrable(&s, shared, log)
+	populated := func() {}
+	if s.GPU.Kind == "nvidia" { // which registers memory
+		wait, stop := populate(windows, log)
+		defer stop()
+		populated = wait
+	}
+
 	elapsed := newMeter(page, p.clock).elapsed
 	device, gctx, err := openContext(ctx, opened.opener(open), s, page, elapsed)
 	if err != nil {
@@ -95,8 +103,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	defer p.watchdog.guard(ctx.Done(), hungOf(gctx), func() {
 		fault(ipc.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
 	})()
-	windows := registrable(&s, shared, log)
-	registered := register(gctx, windows, log)
+	registered := register(gctx, windows, populated, log)
 	defer func() {
 		cancel(nil) // if Run was not called; from here on the process is to end
 		slot.SetEnding()
