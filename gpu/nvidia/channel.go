@@ -61,7 +61,9 @@ type Channel struct {
 	// signalled is the newest fence whose end the GPU will signal. It is less than sent after an
 	// unsignalled word copy, whose signal is queued on demand or with the next command's.
 	signalled atomic.Uint64
-	putting   sync.Mutex // held while a command or its end is queued
+	// byEvent is the newest fence that the GPU signals by its event alone: see signal.
+	byEvent atomic.Uint64
+	putting sync.Mutex // held while a command or its end is queued
 	// interruptsLeft is the number of further commands whose ends raise an interrupt, because a
 	// caller is expected to sleep.
 	interruptsLeft atomic.Int32
@@ -108,6 +110,7 @@ type slot struct {
 	dst, src    []byte // a copy out of page-locked memory, to be made when the command is done
 	sleepers    int    // callers waiting for its waker, and for the word after it
 	unsignalled bool   // it has no event; a later command's event signals its end
+	byEvent     bool   // its event alone signals its end
 	ahead       bool   // likewise, and the command after it belongs to the same train
 	first       uint64 // the first command of its train, mostly itself
 	end         cuda.Event
@@ -238,7 +241,7 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 	ch.mu.Unlock()
 	switch {
 	case began == inTrain:
-	case ch.signalled.Load() == sent && ch.word.Load()-ch.base < sent:
+	case ch.signalled.Load() == sent && ch.progress() < sent:
 		began = behind
 	default:
 		if err := ch.record(&ch.starts[i], 0); err != nil {
@@ -317,6 +320,15 @@ func (ch *Channel) awaitSlot(f uint64) error {
 // end finishes the command that begin began; err is the driver's error for it. A command whose end
 // can't be signalled is queued all the same, and poisons the context.
 func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
+	return ch.endBy(what, i, err, false)
+}
+
+// endCopy is end for a copy.
+func (ch *Channel) endCopy(what string, i uint64, err error) (gpu.Fence, error) {
+	return ch.endBy(what, i, err, true)
+}
+
+func (ch *Channel) endBy(what string, i uint64, err error, event bool) (gpu.Fence, error) {
 	ahead := ch.ahead
 	ch.joins, ch.ahead = false, false
 	if ahead {
@@ -328,7 +340,7 @@ func (ch *Channel) end(what string, i uint64, err error) (gpu.Fence, error) {
 		return 0, ch.c.failed(what, err)
 	}
 	f := ch.sent.Load() + 1
-	if err := ch.signal(what, i, f); err != nil {
+	if err := ch.signal(what, i, f, event); err != nil {
 		return 0, err
 	}
 	return gpu.Fence(f), nil
@@ -404,7 +416,7 @@ func (ch *Channel) Done() gpu.Fence {
 
 // reached returns the newest fence whose end was signalled.
 func (ch *Channel) reached() uint64 {
-	n, seen := ch.word.Load()-ch.base, ch.seen.Load()
+	n, seen := ch.progress(), ch.seen.Load()
 	if seen == ch.signalled.Load() {
 		return n
 	}
@@ -475,6 +487,7 @@ func (ch *Channel) drop() bool {
 // Close releases the channel. Queued commands go on, and their outcomes are lost.
 func (ch *Channel) Close() error {
 	ch.signalAll() // the lane's next channel has to know when it is idle
+	ch.writeWord()
 	if !ch.drop() {
 		return nil
 	}

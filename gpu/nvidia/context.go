@@ -265,8 +265,11 @@ func (c *Context) busy() bool {
 	defer c.mu.Unlock()
 	for _, l := range c.lanes() {
 		if l.word.Load() != l.last.Load() {
-			_, err := c.drv.EventQuery(cuda.Event(l.tail.Load()))
-			return err == nil
+			if done, err := c.drv.EventQuery(cuda.Event(l.tail.Load())); err != nil {
+				return false
+			} else if !done {
+				return true
+			}
 		}
 	}
 	return false

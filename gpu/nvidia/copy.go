@@ -21,7 +21,7 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 	if err != nil {
 		return 0, fmt.Errorf("copy in: %w", err)
 	}
-	begin, end := ch.begin, ch.end
+	begin, end := ch.begin, ch.endCopy
 	if len(src) <= wordSize {
 		begin, end = ch.beginUntimed, ch.endWord // nobody asks for its outcome, and it is urgent
 	}
@@ -61,7 +61,7 @@ func (ch *Channel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 		}
 		err = ch.c.drv.MemcpyDtoHAsync(to, cuda.DevicePtr(src), ch.stream)
 	}
-	return ch.end("copy out", i, err)
+	return ch.endCopy("copy out", i, err)
 }
 
 // Copy copies within the GPU's memory.
@@ -81,7 +81,7 @@ func (ch *Channel) Copy(dst, src gpu.Ptr, n uint64) (gpu.Fence, error) {
 	if err == nil && n > 0 {
 		err = ch.c.drv.MemcpyDtoDAsync(cuda.DevicePtr(dst), cuda.DevicePtr(src), n, ch.stream)
 	}
-	return ch.end("copy", i, err)
+	return ch.endCopy("copy", i, err)
 }
 
 // Copy3D copies a box.
@@ -94,7 +94,7 @@ func (ch *Channel) Copy3D(b *gpu.Copy3D) (gpu.Fence, error) {
 	}
 	if b.Bytes() == 0 {
 		i, err := ch.begin(0)
-		return ch.end("copy a box", i, err)
+		return ch.endCopy("copy a box", i, err)
 	}
 	to, err := ch.side(b, &b.Dst)
 	if err != nil {
@@ -109,7 +109,7 @@ func (ch *Channel) Copy3D(b *gpu.Copy3D) (gpu.Fence, error) {
 		box := describe(b)
 		err = ch.c.drv.Memcpy3DAsync(&box, ch.stream)
 	}
-	return ch.end("copy a box", i, err)
+	return ch.endCopy("copy a box", i, err)
 }
 
 // side checks that a side of the box lies in one allocation or in the program's memory.

@@ -15,9 +15,12 @@ import (
 // that processor is polling for the end or queueing the next command.
 const interruptsAfterSleep = 16
 
-// signal queues the signals for the end of command f in slot i, which is the newest. The context is
-// current, and the caller holds putting.
-func (ch *Channel) signal(what string, i, f uint64) error {
+// signal queues the signals for the end of command f in slot i, which is the newest: an event and,
+// unless byEvent is set, a store to the channel's word. The word costs nothing to poll, but the
+// store is bad behind a copy: with it a copy up, a kernel and a copy down on each of two streams of
+// an H100 take 1.27 ms a round, one after the other, and 0.73 ms without. The context is current,
+// and the caller holds putting.
+func (ch *Channel) signal(what string, i, f uint64, byEvent bool) error {
 	end, waker, err := cuda.Event(0), cuda.Event(0), error(nil)
 	if ch.interruptsLeft.Load() > 0 {
 		ch.interruptsLeft.Add(-1)
@@ -30,13 +33,17 @@ func (ch *Channel) signal(what string, i, f uint64) error {
 	if err == nil {
 		ch.mu.Lock()
 		s := &ch.slots[i]
-		s.end, s.waker, s.unsignalled, s.ahead = end, waker, false, false
+		s.end, s.waker, s.unsignalled, s.ahead, s.byEvent = end, waker, false, false, byEvent
 		ch.mu.Unlock()
 		// The word may reach f before the call returns.
 		ch.tail.Store(uintptr(end))
 		ch.last.Store(ch.base + f)
 		ch.sent.Store(f)
 		ch.signalled.Store(f)
+		if byEvent {
+			ch.byEvent.Store(f)
+			return nil
+		}
 		err = ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
 	}
 	if err == nil {
@@ -101,9 +108,78 @@ func (ch *Channel) signalNewest() {
 		return
 	}
 	if err := ch.c.enter(); err == nil {
-		_ = ch.signal("tell of a word's end", f%slotCount, f) // an error has poisoned the context
+		_ = ch.signal("tell of a word's end", f%slotCount, f, false) // an error has poisoned the context
 	}
 	ch.c.leave()
+}
+
+// writeWord has the GPU store to the word behind the newest command, if its event alone signals its
+// end.
+func (ch *Channel) writeWord() {
+	ch.putting.Lock()
+	defer ch.putting.Unlock()
+	f := ch.sent.Load()
+	if ch.progress() >= f || ch.byEvent.Load() != f || ch.dead.Load() || ch.c.fault.Load() != nil {
+		return
+	}
+	_ = ch.c.do("tell of a copy's end", func() error { // an error has poisoned the context
+		return ch.c.drv.StreamWriteValue64(ch.stream, address(ch.mem), ch.base+f)
+	})
+}
+
+// progress returns the newest command that is known to be done. Where an event alone signals a
+// command's end progress stores to the word in the GPU's place, once the event was reached.
+func (ch *Channel) progress() uint64 {
+	n := ch.word.Load() - ch.base
+	for ch.byEvent.Load() > n && ch.c.fault.Load() == nil && !ch.dead.Load() {
+		f, e := ch.nextByEvent(n)
+		if f == 0 || !ch.passed(e) {
+			break
+		}
+		n = ch.store(f)
+	}
+	return n
+}
+
+// nextByEvent returns the first command after n whose event alone signals its end, and the event;
+// 0 if there is none.
+func (ch *Channel) nextByEvent(n uint64) (uint64, cuda.Event) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for f, last := n+1, ch.byEvent.Load(); f <= last; f++ {
+		if s := &ch.slots[f%slotCount]; s.fence == f && s.byEvent {
+			return f, s.end
+		}
+	}
+	return 0, 0
+}
+
+// passed reports whether the GPU has passed an event.
+func (ch *Channel) passed(e cuda.Event) (passed bool) {
+	err := ch.c.enter()
+	if err == nil {
+		passed, err = ch.c.drv.EventQuery(e)
+	}
+	ch.c.leave()
+	if err != nil {
+		_ = ch.c.checkFault(e) // which ends the context; its callers see that
+		return false
+	}
+	return passed
+}
+
+// store stores to the word that the commands up to f are done, unless it says so already, and
+// returns what it says. The GPU may store to it meanwhile.
+func (ch *Channel) store(f uint64) uint64 {
+	for {
+		old := ch.word.Load()
+		if n := old - ch.base; n >= f {
+			return n
+		}
+		if ch.word.CompareAndSwap(old, ch.base+f) {
+			return f
+		}
+	}
 }
 
 // nextSignalled returns the first command from f on that has an event. The caller holds mu.
@@ -171,7 +247,7 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 	}
 	// The word is written right after the event.
 	since = time.Now()
-	for n := 0; ch.word.Load()-ch.base < f && ch.c.fault.Load() == nil && !ch.dead.Load(); n++ {
+	for n := 0; ch.progress() < f && ch.c.fault.Load() == nil && !ch.dead.Load(); n++ {
 		if n < 1000 {
 			runtime.Gosched()
 		} else {

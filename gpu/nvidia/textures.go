@@ -354,5 +354,5 @@ func (ch *Channel) CopyArray(b *gpu.ArrayBox) (gpu.Fence, error) {
 		}
 		err = ch.c.drv.Memcpy3DAsync(&d, ch.stream)
 	}
-	return ch.end("copy an array", i, err)
+	return ch.endCopy("copy an array", i, err)
 }
