@@ -169,7 +169,6 @@ func (b *executors) VectorsChanged(start, count int) {
 
 // Reset implements [vgpu.Backend].
 func (b *executors) Reset() {
-	b.endSpare()
 	b.mu.Lock()
 	processes := b.processes
 	b.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 // A spare executor has opened the guest's GPU and waits for the guest's next context, which so is
 // ready sooner by the time that opening takes: 0.1 s on an NVIDIA GPU. It has no context itself,
 // hence no memory on the GPU. A guest has one from shortly after one of its contexts has begun, if
-// [ipc.GPU.WarmExecutors] asks for it.
+// [ipc.GPU.WarmExecutors] asks for it. It has nothing of the guest's, and so outlives resets of the
+// device.
 type spare struct {
 	s      *started           // nil until it was started
 	cancel context.CancelFunc // of the wait for its end

@@ -78,13 +78,13 @@ func TestSpareExecutor(t *testing.T) {
 	awaitEnd(t, dead)
 }
 
-// TestSpareExecutorEnds: it ends when nobody needs it for long, with the device's reset, and before
-// the GPU is drained, for which nobody may have it open.
+// TestSpareExecutorEnds: it ends when nobody needs it for long, and before the GPU is drained, for
+// which nobody may have it open. It outlives the device's reset, which is what a guest's driver does
+// at its end.
 func TestSpareExecutorEnds(t *testing.T) {
 	b, now := warmExecutors(t)
 	for i, end := range []func(){
 		func() { now.AwaitWaiters(1); now.Advance(spareLife) },
-		b.Reset,
 		func() { b.drain(ipc.Drain{Refuse: true}) },
 	} {
 		b.mu.Lock()
@@ -93,6 +93,10 @@ func TestSpareExecutorEnds(t *testing.T) {
 		now.Advance(time.Minute) // so that an executor may be started
 		create(t, b, vgpu.ContextRef{Slot: i, Generation: 1}, 0)
 		spare := awaitSpare(t, b, now)
+		b.Reset()
+		if awaitSpare(t, b, now) != spare {
+			t.Error("the spare executor ended with the device's reset")
+		}
 		end()
 		awaitEnd(t, spare)
 	}
