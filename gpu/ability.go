@@ -80,11 +80,18 @@ type Prompt interface {
 // Train is a [Channel] that can tell of several commands' ends at once, where telling of each takes
 // longer than a short command does.
 type Train interface {
-	// Ahead announces the next command. If another of the channel follows it at once, its end may be
-	// told together with that one's; Done sees to it where none follows after all.
+	// Ahead announces the next command. If joins is set, its end is told together with that of the
+	// command after it, or by the next Done where none follows.
 	// Times of commands whose ends are told together are equal parts of the time of all. A fault in
 	// one of them is the last one's.
-	Ahead(followed bool)
+	Ahead(joins bool)
+}
+
+// Pinner is a [Context] of which one goroutine queues all commands.
+type Pinner interface {
+	// Pin has the calling goroutine, whose thread runs no other, be that goroutine from now on:
+	// commands are queued sooner, as the driver need not be told each time of which context they are.
+	Pin() error
 }
 
 // DriverTimeslice is the time slice that the driver sets for a new channel group, on an H100.

@@ -255,7 +255,7 @@ func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
 }
 
 // Ahead implements [gpu.Train].
-func (ch *Channel) Ahead(followed bool) { ch.joins, ch.ahead = true, followed }
+func (ch *Channel) Ahead(joins bool) { ch.joins, ch.ahead = true, joins }
 
 // beginUntimed is begin for a command of which only the end time is kept.
 func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
@@ -264,7 +264,7 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 	c := ch.c
 	full := ch.awaitSlot(f)
 	ch.putting.Lock()
-	if err := c.enter(); err != nil {
+	if err := c.enterPinned(); err != nil {
 		return i, err
 	}
 	if full != nil {

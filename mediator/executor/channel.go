@@ -305,6 +305,7 @@ func (ch *channel) advance() bool {
 			ch.accountDeferred()
 		}
 	}
+	ch.endTrain()
 	if did {
 		ch.x.slot.AddCommands(ch.seq - before)
 		ch.retire()
@@ -385,6 +386,9 @@ func (ch *channel) begin(e []abi.Entry) bool {
 	p := &ch.flight[ch.after%flightLimit]
 	*p = pending{quiet: h.Flags&abi.FlagQuiet != 0}
 	p.com.Op, p.com.Cookie = h.Op, h.Cookie
+	if endsTrain(h.Op) {
+		ch.endTrain()
+	}
 	if err == nil {
 		how := &commands[h.Op]
 		switch {

@@ -10,7 +10,8 @@ import (
 // A train is a row of short commands that the guest has queued one behind the other, and that the
 // GPU tells of together (see [gpu.Train]). To have an H100 tell of each takes as long as to launch a
 // kernel: a program that queues short kernels would be half as fast as without vgpud. The guest
-// sees the first ones' ends as late as the last one's.
+// sees the first ones' ends as late as the last one's. A train ends where the guest has queued
+// nothing more by the time that its last command has gone to the GPU.
 const (
 	// maxTrain is the most commands of a train.
 	maxTrain = 16
@@ -21,9 +22,8 @@ const (
 	trainCopyWork = 5 * time.Microsecond
 )
 
-// lead announces the current command, which is about to go to the GPU and expected to take d, and
-// another of its train behind it, if there is one. known is false for a launch that may take any
-// time.
+// lead announces the current command, which is about to go to the GPU and expected to take d. known
+// is false for a launch that may take any time.
 func (c *command) lead(d time.Duration, known bool) {
 	ch := c.ch
 	if ch.train == nil {
@@ -33,27 +33,25 @@ func (c *command) lead(d time.Duration, known bool) {
 		ch.ledWork = 0
 	}
 	ch.ledWork += d
-	followed := known && ch.led < maxTrain && ch.ledWork < trainWork && ch.x.o.Page.Mode() == ipc.ModeFree && ch.follows()
-	if !followed {
+	joins := known && ch.led < maxTrain && ch.ledWork < trainWork && ch.x.o.Page.Mode() == ipc.ModeFree
+	if !joins {
 		ch.led = 0
 	}
-	ch.train.Ahead(followed)
+	ch.train.Ahead(joins)
 }
 
 // leadCopy is lead for a copy of so many bytes.
 func (c *command) leadCopy(bytes uint64) { c.lead(trainCopyWork, bytes <= trainCopy) }
 
-// follows reports whether a command for the GPU was fetched behind the current one.
-func (ch *channel) follows() bool {
-	next := ch.next + abi.Span(&ch.fetched[ch.next])
-	if next >= ch.held {
-		return false
+// endTrain has the GPU tell of the channel's last command.
+func (ch *channel) endTrain() {
+	if ch.led > 0 {
+		ch.led = 0
+		ch.gpu.Done()
 	}
-	switch h, err := abi.DecodeHeader(&ch.fetched[next]); {
-	case err != nil:
-		return false
-	case h.Op == abi.OpLaunch, h.Op == abi.OpCopyIn, h.Op == abi.OpCopyOut:
-		return true
-	}
-	return false
+}
+
+// endsTrain reports whether a command can't belong to a train.
+func endsTrain(op abi.Opcode) bool {
+	return op != abi.OpLaunch && op != abi.OpCopyIn && op != abi.OpCopyOut
 }

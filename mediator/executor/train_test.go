@@ -9,45 +9,57 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// trainContext is a context whose channels can tell of several commands at once, and record which
-// were said to be followed.
+// trainContext is a context whose channels can tell of several commands at once, and record how the
+// ends of commands are told: "joins" for one that joins the next, "told" for one that is told of by
+// itself or with those that joined it, and "asked" for the first call of Done behind one that joins.
 type trainContext struct {
 	*fakeContext
-	followed *[]bool
+	trains *[]string
 }
 
 type trainChannel struct {
 	*fakeChannel
-	followed *[]bool
+	trains *[]string
 }
 
 func (c trainContext) NewChannel() (gpu.Channel, error) {
-	return &trainChannel{&fakeChannel{c: c.fakeContext}, c.followed}, nil
+	return &trainChannel{&fakeChannel{c: c.fakeContext}, c.trains}, nil
 }
 
-func (c *trainChannel) Ahead(followed bool) { *c.followed = append(*c.followed, followed) }
+func (c *trainChannel) Ahead(joins bool) {
+	what := "told"
+	if joins {
+		what = "joins"
+	}
+	*c.trains = append(*c.trains, what)
+}
 
-// TestTrains checks which commands are told of with the ones behind them.
+func (c *trainChannel) Done() gpu.Fence {
+	if n := len(*c.trains); n > 0 && (*c.trains)[n-1] == "joins" {
+		*c.trains = append(*c.trains, "asked")
+	}
+	return c.fakeChannel.Done()
+}
+
+// TestTrains checks which commands are told of with the ones behind them, and that the GPU is asked
+// to tell of a train before anything else than a short command, and where the guest has sent no more.
 func TestTrains(t *testing.T) {
 	many := slices.Repeat([]string{"launch"}, maxTrain+2)
-	whole := append(slices.Repeat([]bool{true}, maxTrain-1), false, true, false)
-	for _, c := range []struct {
-		commands []string
-		want     []bool
-	}{
-		{[]string{"launch"}, []bool{false}},
-		{[]string{"launch", "launch", "launch"}, []bool{true, true, false}},
-		{[]string{"in", "launch", "out"}, []bool{true, true, false}},
-		{[]string{"launch", "record", "launch"}, []bool{false, false}},
-		{[]string{"launch", "long out", "launch"}, []bool{true, false, false}},
-		{[]string{"unknown", "launch"}, []bool{false, false}},
-		{[]string{"launch", "alloc", "out"}, []bool{false, false}},
+	whole := append(slices.Repeat([]string{"joins"}, maxTrain-1), "told", "joins", "joins", "asked")
+	for _, c := range []struct{ commands, want []string }{
+		{[]string{"launch"}, []string{"joins", "asked"}},
+		{[]string{"launch", "launch", "launch"}, []string{"joins", "joins", "joins", "asked"}},
+		{[]string{"in", "launch", "out"}, []string{"joins", "joins", "joins", "asked"}},
+		{[]string{"launch", "record", "launch"}, []string{"joins", "asked", "joins", "asked"}},
+		{[]string{"launch", "long out", "launch"}, []string{"joins", "told", "joins", "asked"}},
+		{[]string{"unknown", "launch"}, []string{"told", "joins", "asked"}},
+		{[]string{"launch", "alloc", "out"}, []string{"joins", "asked", "joins", "asked"}},
 		{many, whole},
 	} {
 		t.Run(fmt.Sprint(c.commands[:min(3, len(c.commands))]), func(t *testing.T) {
 			r := newFakeRig(t)
-			var followed []bool
-			r.x.o.Context = trainContext{r.ctx.(*fakeContext), &followed}
+			var trains []string
+			r.x.o.Context = trainContext{r.ctx.(*fakeContext), &trains}
 			r.x.o.FetchLimit = DeepFetchLimit
 			g := r.open()
 			launch := func(function uint64) {
@@ -59,7 +71,7 @@ func TestTrains(t *testing.T) {
 			event := g.must(abi.OpEventCreate, abi.Empty{}).Value[0]
 			launch(known) // from now on it is known how long it takes
 			g.receive(1)
-			followed = nil
+			trains = nil
 			for _, what := range c.commands {
 				switch what {
 				case "launch":
@@ -79,8 +91,8 @@ func TestTrains(t *testing.T) {
 				}
 			}
 			g.receive(len(c.commands))
-			if !slices.Equal(followed, c.want) {
-				t.Errorf("followed: %v, want %v", followed, c.want)
+			if !slices.Equal(trains, c.want) {
+				t.Errorf("%v, want %v", trains, c.want)
 			}
 		})
 	}
