@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
 )
@@ -43,6 +44,8 @@ type Context struct {
 	hung  chan struct{}
 	hang  sync.Once
 	over  atomic.Bool
+	// pinned is set once one goroutine, on whose thread the context is current, queues all commands.
+	pinned atomic.Bool
 	// asleep is the number of callers that wait for an event or query one, for which Close has to
 	// wait.
 	asleep   atomic.Int32
@@ -69,20 +72,39 @@ func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
 	c.timeLimit.Store(int64(max(o.KernelTimeLimit, 0)))
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	steps := newStopwatch(d.o.Clock)
 	var err error
 	if c.ctx, err = d.drv.CtxCreate(cuda.CtxSchedBlockingSync, d.dev); err != nil {
 		return nil, meaning(err)
 	}
-	if err := c.begin(); err != nil {
+	steps.lap("create")
+	if err := c.begin(steps); err != nil {
 		c.memory.close()
 		return nil, errors.Join(meaning(err), d.drv.CtxDestroy(c.ctx))
 	}
 	c.watching.Go(c.watch)
+	d.o.Log.Debug("context created", steps.attrs...)
 	return c, nil
 }
 
+// stopwatch collects how long the steps of something took, as a log entry's attributes.
+type stopwatch struct {
+	clock clock.Clock
+	last  time.Duration
+	attrs []any
+}
+
+func newStopwatch(c clock.Clock) *stopwatch { return &stopwatch{clock: c, last: c.Now()} }
+
+// lap adds the time since the last one.
+func (w *stopwatch) lap(what string) {
+	now := w.clock.Now()
+	w.attrs = append(w.attrs, what, now-w.last)
+	w.last = now
+}
+
 // begin creates the resources that a context has from the start. The context is current.
-func (c *Context) begin() error {
+func (c *Context) begin(steps *stopwatch) error {
 	for _, limit := range []int{cuda.LimitPrintfFIFOSize, cuda.LimitMallocHeapSize} {
 		n, err := c.drv.CtxGetLimit(limit)
 		if err != nil {
@@ -93,21 +115,27 @@ func (c *Context) begin() error {
 		}
 	}
 	c.openPool()
+	steps.lap("pool")
 	l, err := newLane(c.drv)
 	if err != nil {
 		return err
 	}
 	c.zero = &Channel{c: c, lane: l, gone: make(chan struct{})}
+	steps.lap("stream")
 	if c.clock, err = newGPUClock(c, c.d.o.Clock); err != nil {
 		return err
 	}
+	steps.lap("clock")
 	if c.lag, err = c.measureLag(context.Background()); err != nil {
 		return err
 	}
+	steps.lap("lag")
 	if err := c.handles(); err != nil {
 		return err
 	}
+	steps.lap("handles")
 	c.openWindow()
+	steps.lap("window")
 	return nil
 }
 
@@ -118,6 +146,27 @@ func (c *Context) enter() error {
 		return fmt.Errorf("context is closed: %w", gpu.ErrLost)
 	}
 	return c.drv.CtxSetCurrent(c.ctx)
+}
+
+// enterPinned is enter for what only the pinned goroutine does, if there is one.
+func (c *Context) enterPinned() error {
+	if !c.pinned.Load() {
+		return c.enter()
+	}
+	runtime.LockOSThread()
+	if c.over.Load() {
+		return fmt.Errorf("context is closed: %w", gpu.ErrLost)
+	}
+	return nil
+}
+
+// Pin implements [gpu.Pinner].
+func (c *Context) Pin() error {
+	if err := c.do("make the context current", func() error { return nil }); err != nil {
+		return err
+	}
+	c.pinned.Store(true)
+	return nil
 }
 
 func (c *Context) leave() { runtime.UnlockOSThread() }

@@ -70,6 +70,7 @@ var (
 	_ gpu.Windowed      = (*Context)(nil)
 	_ gpu.Pausing       = (*Context)(nil)
 	_ gpu.Hanging       = (*Context)(nil)
+	_ gpu.Pinner        = (*Context)(nil)
 	_ gpu.Prompt        = (*Channel)(nil)
 )
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	if err := checkSetup(&m, &s); err != nil {
 		return errors.Join(err, m.CloseFiles())
 	}
+	began := p.clock.Now()
 	log = log.With("guest", s.Guest, "context", s.Slot)
 
 	var suspension *os.File
@@ -150,7 +152,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 			log.Debug("context can't be handed to the daemon", "err", err)
 		}
 	}
-	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name)
+	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name, "after", p.clock.Now()-began)
 
 	// ctx may end while Run is still in a call of the driver.
 	running, ran := context.WithCancel(context.WithoutCancel(ctx))
@@ -163,6 +165,13 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 	if l, ok := device.(gpu.Losable); ok {
 		listening.Go(func() { x.failWhenLost(ctx, l) })
+	}
+	if p, ok := gctx.(gpu.Pinner); ok {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := p.Pin(); err != nil {
+			log.Debug("commands are queued from any thread", "err", err)
+		}
 	}
 	err = x.Run(ctx)
 	// The listening goroutines use the page, which is unmapped next.
