@@ -150,7 +150,8 @@ func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
 	return st.cmd, st.conn, nil
 }
 
-// setUpSpare sends the setup to the guest's spare executor. It returns nil if there is none.
+// setUpSpare sends the setup to the guest's spare executor. It returns nil if there is none, or if it
+// has died.
 func (p *process) setUpSpare(shared *os.File) (*started, error) {
 	st := p.b.takeSpare()
 	if st == nil {

@@ -100,8 +100,7 @@ func (b *executors) dropSpare(sp *spare) bool {
 	return true
 }
 
-// takeSpare returns the guest's spare executor, which is the caller's then, or nil if there is none
-// of use.
+// takeSpare returns the guest's spare executor, which is the caller's then, or nil if there is none.
 func (b *executors) takeSpare() *started {
 	b.mu.Lock()
 	sp := b.spare
@@ -111,14 +110,7 @@ func (b *executors) takeSpare() *started {
 		return nil
 	}
 	sp.cancel()
-	switch {
-	case sp.s == nil: // it is about to be started
-		return nil
-	case sp.s.ended():
-		b.log.Debug("the spare executor has died", "err", sp.s.end())
-		return nil
-	}
-	return sp.s
+	return sp.s // nil if it is about to be started
 }
 
 // endSpare ends the guest's spare executor, if it has one.

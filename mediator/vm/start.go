@@ -45,13 +45,6 @@ func (b *executors) launch(log *slog.Logger) (_ *started, err error) {
 	return &started{cmd, conn, output}, nil
 }
 
-// ended reports whether the process has ended. Nobody waits for it yet.
-func (s *started) ended() bool {
-	var info unix.Siginfo
-	err := unix.Waitid(unix.P_PID, s.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
-	return err != nil || info.Signo != 0
-}
-
 // end ends a process that serves no context. A nil s is none.
 func (s *started) end() error {
 	if s == nil {
