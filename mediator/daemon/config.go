@@ -156,12 +156,27 @@ type TimeLimit time.Duration
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (l *TimeLimit) UnmarshalYAML(n *yaml.Node) error {
-	d, err := api.ParseTimeLimit(n.Value)
+	text, err := scalar(n)
+	if err != nil {
+		return err
+	}
+	d, err := api.ParseTimeLimit(text)
 	if err != nil {
 		return err
 	}
 	*l = TimeLimit(d)
 	return nil
+}
+
+// scalar returns the text of a value that is neither a list nor has keys.
+func scalar(n *yaml.Node) (string, error) {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		return "", errors.New("found a list, want one value")
+	case yaml.MappingNode:
+		return "", errors.New("found keys, want one value")
+	}
+	return n.Value, nil
 }
 
 // MarshalYAML implements [yaml.Marshaler].

@@ -43,13 +43,17 @@ type KeepFor time.Duration
 
 // UnmarshalYAML implements [yaml.Unmarshaler].
 func (k *KeepFor) UnmarshalYAML(n *yaml.Node) error {
-	if n.Value == "forever" {
+	text, err := scalar(n)
+	if err != nil {
+		return err
+	}
+	if text == "forever" {
 		*k = -1
 		return nil
 	}
-	age, ok := usage.ParseAge(n.Value)
+	age, ok := usage.ParseAge(text)
 	if !ok || age < time.Hour {
-		return fmt.Errorf("line %d: %q: want an age of at least 1h, such as 36h, 92d or 52w, or forever", n.Line, n.Value)
+		return fmt.Errorf("line %d: %q: want an age of at least 1h, such as 36h, 92d or 52w, or forever", n.Line, text)
 	}
 	*k = KeepFor(age)
 	return nil
