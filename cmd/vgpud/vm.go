@@ -20,6 +20,7 @@ import (
 	"vgpud/mediator/executor"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/sandbox"
+	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/vm"
 )
 
@@ -69,7 +70,7 @@ sockets, and 6 is the file by which a daemon suspends the guest without a connec
 			err = vm.Run(c.Context(), vm.Options{
 				Spec: b.Spec, Sockets: sockets, Owner: &owner, Log: log, Stderr: stderr, Version: version.String(),
 				Command:    func() *exec.Cmd { return mustSelfCommand(o, "exec") },
-				PollWindow: executor.PollWindow, Features: executor.FeaturesOf(b.Spec.GPU.Kind),
+				PollWindow: executor.PollWindow, Features: featuresOf(&b.Spec),
 				Ready: func() error { return reportLine(report, daemon.ReadyLine) },
 			})
 			if err != nil {
@@ -78,6 +79,18 @@ sockets, and 6 is the file by which a daemon suspends the guest without a connec
 			return nil
 		},
 	}
+}
+
+// featuresOf returns what executors implement on all of a guest's GPUs.
+func featuresOf(s *ipc.Spec) abi.Features {
+	f := executor.FeaturesOf(s.GPU.Kind)
+	for _, g := range s.Floats {
+		f &= executor.FeaturesOf(g.Kind)
+	}
+	if len(s.Floats) > 0 {
+		f |= abi.FeatureFloating
+	}
+	return f
 }
 
 // reportLine writes the one line that the daemon waits for.

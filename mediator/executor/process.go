@@ -248,8 +248,12 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 	if err != nil {
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
 	}
+	limit := currentMemoryLimit(page, s.MemoryLimit)
+	if s.Grant > 0 {
+		limit = s.Grant
+	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
-		Label: s.Guest, MemoryLimit: currentMemoryLimit(page, s.MemoryLimit), Budget: page.Memory(s.Slot, s.MemoryLimit),
+		Label: s.Guest, MemoryLimit: limit, Budget: page.Memory(s.Slot, s.MemoryLimit).Granted(s.Grant),
 		KernelTimeLimit: currentTimeLimit(page, s.KernelTimeLimit), Elapsed: elapsed,
 	})
 	if err != nil {

@@ -20,12 +20,19 @@ type Memory struct {
 	page  *ControlPage
 	own   *atomic.Uint64
 	setup uint64
+	grant uint64 // of this context alone; 0 is none
 }
 
 // Memory returns the guest's memory for the context in a slot. limit is in bytes, and holds until a
 // daemon has set one on the page; 0 is no limit.
 func (p *ControlPage) Memory(slot int, limit uint64) *Memory {
 	return &Memory{page: p, own: &p.Context(slot).memory, setup: limit}
+}
+
+// Granted returns the same memory for a context that may take up to grant bytes of it by itself; 0
+// is as much as the guest may.
+func (m *Memory) Granted(grant uint64) *Memory {
+	return &Memory{page: m.page, own: m.own, setup: m.setup, grant: grant}
 }
 
 // limit returns the limit that holds now. The daemon may have lowered it below what is taken: then
@@ -64,7 +71,7 @@ func (m *Memory) Take(n uint64) bool {
 			return false
 		}
 		m.own.Add(n)
-		if m.page.MemoryTaken() <= m.limit() {
+		if m.page.MemoryTaken() <= m.limit() && (m.grant == 0 || m.own.Load() <= m.grant) {
 			return true
 		}
 		m.own.Add(-n)
@@ -77,6 +84,11 @@ func (m *Memory) Give(n uint64) { m.own.Add(-n) }
 
 // Room returns how much may still be taken, and the limit.
 func (m *Memory) Room() (free, total uint64) {
-	limit := m.limit()
-	return limit - min(m.page.MemoryTaken(), limit), limit
+	total = m.limit()
+	free = total - min(m.page.MemoryTaken(), total)
+	if m.grant > 0 {
+		total = min(total, m.grant)
+		free = min(free, m.grant-min(m.own.Load(), m.grant))
+	}
+	return free, total
 }

@@ -162,3 +162,22 @@ func BenchmarkMemory(b *testing.B) {
 		b.Error(err)
 	}
 }
+
+// TestGrant: a context that was granted a part of the memory takes no more than that, and what it
+// takes counts for the guest.
+func TestGrant(t *testing.T) {
+	_, exec := newPages(t)
+	granted, other := exec.Memory(0, 100).Granted(60), exec.Memory(1, 100)
+	if granted.Take(61) || !granted.Take(50) {
+		t.Error("took more than was granted, or nothing")
+	}
+	if free, total := granted.Room(); free != 10 || total != 60 {
+		t.Errorf("%d of %d are free, want 10 of 60", free, total)
+	}
+	if !other.Take(45) || granted.Take(6) || !granted.Take(5) {
+		t.Error("the guest's limit does not hold for a context that was granted memory")
+	}
+	if free, total := granted.Room(); free != 0 || total != 60 {
+		t.Errorf("%d of %d are free, want 0 of 60", free, total)
+	}
+}

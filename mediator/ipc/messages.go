@@ -51,7 +51,8 @@ const (
 
 // Messages between vm and serve, over the guest's control socket.
 const (
-	// KindHello (vm to serve) is the first message: body [Hello], file the guest's control page.
+	// KindHello (vm to serve) is the first message: body [Hello], file the guest's control page. A
+	// guest that floats has a page for each of [Spec].Floats, in their order.
 	KindHello Kind = "hello"
 	// KindLog (serve to vm) replaces the process's standard error: file the daemon's pipe. A vm of
 	// an older version ignores it.
@@ -66,12 +67,55 @@ const (
 	KindChanged Kind = "changed"
 )
 
+// Messages between vm and serve about contexts that float.
+const (
+	// KindTask (vm to serve): a context asks for a GPU; body [Task]. It is answered by [KindPlace],
+	// as often as there is news.
+	KindTask Kind = "task"
+	// KindTaskGone (vm to serve): a context that asked, or was placed, is gone, and its executor
+	// with it; body [Task].
+	KindTaskGone Kind = "task-gone"
+	// KindPlace (serve to vm): body [Place].
+	KindPlace Kind = "place"
+)
+
+// Task is a context that floats, and what it asks for.
+type Task struct {
+	Slot int `json:"slot"`
+	// Generation distinguishes contexts that had the same slot one after the other.
+	Generation uint32 `json:"generation"`
+	// Tag is the guest's number for the context.
+	Tag uint32 `json:"tag,omitempty"`
+	// Memory is in bytes. Blocks and Threads are the largest launch's, 0 if they are not known.
+	Memory  uint64 `json:"memory"`
+	Blocks  uint32 `json:"blocks,omitempty"`
+	Threads uint32 `json:"threads,omitempty"`
+}
+
+// Place tells a guest's process what was decided about a context that floats.
+type Place struct {
+	Slot       int    `json:"slot"`
+	Generation uint32 `json:"generation"`
+	// Granted is the memory granted, in bytes; 0: no GPU was chosen. GPU is an index of
+	// [Spec].Floats, Number the GPU's number on the host, and Waited how long the context waited.
+	Granted uint64        `json:"granted,omitempty"`
+	GPU     int           `json:"gpu,omitempty"`
+	Number  int           `json:"number,omitempty"`
+	Waited  time.Duration `json:"waited,omitempty"`
+	// Reason is why the context waits on, an abi.WaitReason.
+	Reason uint32 `json:"reason,omitempty"`
+	// Code, an abi.ErrorCode, is why the context never gets a GPU; 0: it may.
+	Code uint32 `json:"code,omitempty"`
+}
+
 // Drain says what the drain of a GPU means for a guest there.
 type Drain struct {
 	// Refuse has no context of the guest start on the GPU any more.
 	Refuse bool `json:"refuse"`
 	// End ends the contexts that the guest has there, as if their executors had died.
 	End bool `json:"end,omitempty"`
+	// GPU names the GPU, for a guest that floats; "" is the guest's only one.
+	GPU string `json:"gpu,omitempty"`
 }
 
 // GPU names a physical GPU and how to reach it.
@@ -114,6 +158,8 @@ type Setup struct {
 	LastFault string `json:"last_fault,omitempty"`
 	// MemoryLimit in bytes; 0 is the GPU's.
 	MemoryLimit uint64 `json:"memory_limit,omitempty"`
+	// Grant is the memory that this context alone may take, in bytes; 0: as much as the guest may.
+	Grant uint64 `json:"grant,omitempty"`
 	// KernelTimeLimit in nanoseconds; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
 	// Handles reports whether vm takes [KindHandles]; one of an older version does not.
@@ -126,6 +172,8 @@ type Setup struct {
 type Handles struct {
 	// Slot is the context's slot.
 	Slot int `json:"slot"`
+	// GPU is the context's GPU, an index of [Spec].Floats, for a guest that floats.
+	GPU int `json:"gpu,omitempty"`
 	// Names is opaque to all but the daemon's driver of the GPU.
 	Names json.RawMessage `json:"names,omitempty"`
 }
@@ -139,6 +187,8 @@ func (m *Message) ReadHandles() (Handles, error) {
 	switch {
 	case h.Slot < 0 || h.Slot >= MaxContexts:
 		return Handles{}, fmt.Errorf("handles of context slot %d of %d", h.Slot, MaxContexts)
+	case h.GPU < 0 || h.GPU >= MaxGPUs:
+		return Handles{}, fmt.Errorf("handles of a context on GPU %d of %d", h.GPU, MaxGPUs)
 	case len(m.Files) > MaxHandleFiles:
 		return Handles{}, fmt.Errorf("handles with %d files, want at most %d", len(m.Files), MaxHandleFiles)
 	case len(h.Names) > MaxHandleNames:
@@ -182,6 +232,9 @@ type ChannelFailure struct {
 // knows the sending process from the kernel, and the guest from its own saved state.
 type Hello struct {
 	Version string `json:"version"`
+	// Tasks are all of the guest's contexts that float. The daemon knows itself which of them it
+	// has placed.
+	Tasks []Task `json:"tasks,omitempty"`
 }
 
 // Spec is what a guest's virtual GPU was created with.
@@ -201,6 +254,9 @@ type Spec struct {
 	// Peer, if set, is the only process that may connect.
 	Peer *Peer `json:"peer,omitempty"`
 	GPU  GPU   `json:"gpu"`
+	// Floats are the GPUs among which each of the guest's contexts that float is placed, up to
+	// [MaxGPUs]; GPU, which is one of them, has the others. Empty: the guest does not float.
+	Floats []GPU `json:"floats,omitempty"`
 	// BAR2Bytes is the size of the memory shared with the guest.
 	BAR2Bytes       uint64        `json:"bar2_bytes"`
 	MemoryLimit     uint64        `json:"memory_limit,omitempty"`
@@ -208,6 +264,9 @@ type Spec struct {
 	// Sandbox confines the guest's processes; nil confines nothing.
 	Sandbox *Sandbox `json:"cell,omitempty"`
 }
+
+// MaxGPUs bounds the GPUs of a guest that floats: it has a control page for each.
+const MaxGPUs = 16
 
 // Sandbox is the confinement of a guest's processes. Package sandbox creates it.
 type Sandbox struct {

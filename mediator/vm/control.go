@@ -24,9 +24,11 @@ const ControlSocket = "control.sock"
 // control is the guest's side of its connections to daemons. A restarted daemon makes a new
 // connection.
 type control struct {
-	page   *ipc.ControlPage
+	pages  []*ipc.ControlPage
 	quit   func() // ends the guest
 	drain  func(ipc.Drain)
+	place  func(ipc.Place)
+	alone  func() // called when no daemon is connected any more
 	log    *slog.Logger
 	stderr *Stderr // nil: daemons can't replace it
 
@@ -34,6 +36,7 @@ type control struct {
 	hello   ipc.Hello
 	conns   map[*ipc.Conn]bool     // true once the hello was sent
 	handles map[int]contextHandles // by context
+	tasks   []ipc.Task             // contexts that float, from their request to their end
 
 	clock   clock.Clock
 	changes chan struct{} // one entry: a message about changes is due
@@ -131,6 +134,8 @@ func (c *control) serveDaemon(conn *ipc.Conn) error {
 			c.quit()
 		case ipc.KindDrain:
 			c.handleDrain(&m)
+		case ipc.KindPlace:
+			c.handlePlace(&m)
 		}
 	}
 	return err
@@ -140,12 +145,18 @@ func (c *control) serveDaemon(conn *ipc.Conn) error {
 func (c *control) drop(conn *ipc.Conn) {
 	c.mu.Lock()
 	delete(c.conns, conn)
+	alone := len(c.conns) == 0
 	c.mu.Unlock()
 	logClose(c.log, conn.Close())
+	if alone && c.alone != nil {
+		c.alone()
+	}
 }
 
 // close closes the remaining connections and handles. serve must have returned.
 func (c *control) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for conn := range c.conns {
 		logClose(c.log, conn.Close())
 	}

@@ -29,7 +29,7 @@ func newControl(t *testing.T) (*control, *net.UnixListener) {
 		t.Fatal(err)
 	}
 	return &control{
-		page: page, log: slog.New(slog.DiscardHandler), hello: ipc.Hello{Version: "test"},
+		pages: []*ipc.ControlPage{page}, log: slog.New(slog.DiscardHandler), hello: ipc.Hello{Version: "test"},
 		clock: &clock.Sim{}, changes: make(chan struct{}, 1),
 	}, l
 }

@@ -16,7 +16,7 @@ func (c *control) handleDrain(m *ipc.Message) {
 		c.log.Warn("a message of the daemon can't be read", "err", err)
 		return
 	}
-	c.log.Info("the guest's GPU is drained, or not any more", "refuse", d.Refuse, "end", d.End)
+	c.log.Info("the guest's GPU is drained, or not any more", "gpu", d.GPU, "refuse", d.Refuse, "end", d.End)
 	c.drain(d)
 }
 
@@ -24,7 +24,9 @@ func (c *control) handleDrain(m *ipc.Message) {
 // daemon asks for that: the guest learns that its contexts are lost.
 func (b *executors) drain(d ipc.Drain) {
 	b.mu.Lock()
-	b.draining = d.Refuse
+	if d.GPU == "" || d.GPU == b.spec.GPU.Name {
+		b.draining = d.Refuse // the daemon places no context that floats there
+	}
 	processes := b.processes
 	b.mu.Unlock()
 	if d.Refuse {
@@ -34,7 +36,7 @@ func (b *executors) drain(d ipc.Drain) {
 		return
 	}
 	for slot, p := range processes {
-		if p == nil {
+		if p == nil || d.GPU != "" && d.GPU != b.gpu(int(b.gpuOf[slot].Load())).Name {
 			continue
 		}
 		b.fault(slot, errDraining.Error())

@@ -18,10 +18,13 @@ import (
 // executors is the virtual GPU's backend: it starts, feeds and ends the executor processes of a
 // guest's contexts.
 type executors struct {
-	spec    ipc.Spec
-	header  int // of BAR2
-	rings   int // bytes after the header for rings
-	page    *ipc.ControlPage
+	spec   ipc.Spec
+	header int              // of BAR2
+	rings  int              // bytes after the header for rings
+	page   *ipc.ControlPage // of spec.GPU
+	// pages are the guest's control pages: one for each of spec.Floats, or page alone.
+	pages   []*ipc.ControlPage
+	homeGPU int // of page in pages
 	command func() *exec.Cmd
 	clock   clock.Clock
 	log     *slog.Logger
@@ -33,6 +36,8 @@ type executors struct {
 	processes [ipc.MaxContexts]*process
 	// contextOf is the context slot of each channel slot, for doorbells.
 	contextOf [abi.MaxChannels]atomic.Int32
+	// gpuOf is the GPU of each context slot, an index of pages.
+	gpuOf     [ipc.MaxContexts]atomic.Int32
 	faults    [ipc.MaxContexts]string
 	starts    [ipc.MaxContexts]bucket // of each slot's executors
 	allStarts bucket
@@ -53,7 +58,7 @@ const (
 
 // newExecutors returns the backend of a guest, still without its device.
 func newExecutors(spec ipc.Spec, page *ipc.ControlPage, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
-	b := &executors{spec: spec, page: page, command: command, clock: c, log: log}
+	b := &executors{spec: spec, page: page, pages: []*ipc.ControlPage{page}, command: command, clock: c, log: log}
 	b.allStarts = bucket{every: allStartsEvery, burst: ipc.MaxContexts}
 	for i := range b.starts {
 		b.starts[i] = bucket{every: startEvery, burst: 1}
@@ -80,6 +85,11 @@ func (b *executors) ResetContext(c vgpu.Context) { b.begin(c) }
 // begin starts a context's executor once the slot's earlier one has ended.
 func (b *executors) begin(c vgpu.Context) {
 	p := newProcess(b, c.ContextRef)
+	if c.Floats {
+		p.task = &ipc.Task{
+			Slot: c.Slot, Generation: c.Generation, Tag: c.Tag, Memory: c.Task.Memory, Blocks: c.Task.Blocks, Threads: c.Task.Threads,
+		}
+	}
 	if c.Version >= abi.Version1_1 {
 		p.rings = b.rings
 	} else {
@@ -152,7 +162,8 @@ func (b *executors) CloseChannel(ch vgpu.ChannelRef) {
 // Kick implements [vgpu.Backend].
 func (b *executors) Kick(ch vgpu.ChannelRef) {
 	b.page.AddDoorbell()
-	b.page.Context(int(b.contextOf[ch.Slot].Load())).Wake()
+	slot := int(b.contextOf[ch.Slot].Load())
+	b.pages[b.gpuOf[slot].Load()].Context(slot).Wake()
 }
 
 // VectorsChanged implements [vgpu.Backend].

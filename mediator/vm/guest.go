@@ -47,13 +47,21 @@ func Run(ctx context.Context, o Options) (err error) {
 	daemons := &control{log: log, stderr: o.Stderr}
 	defer daemons.close()
 
-	page, err := ipc.NewControlPage()
+	pages := make([]*ipc.ControlPage, max(len(o.Spec.Floats), 1))
+	for i := range pages {
+		page, err := ipc.NewControlPage()
+		if err != nil {
+			return err
+		}
+		pages[i] = page
+		defer func() { err = errors.Join(err, page.Close()) }()
+	}
+	home, err := homeOf(&o.Spec)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, page.Close()) }()
-
-	b := newExecutors(o.Spec, page, o.Command, clock.Real{}, log)
+	b := newExecutors(o.Spec, pages[home], o.Command, clock.Real{}, log)
+	b.pages, b.homeGPU = pages, home
 	dev, err := vgpu.New(vgpu.Config{
 		SharedBytes: int64(o.Spec.BAR2Bytes), MemoryBytes: o.Spec.MemoryLimit,
 		PollWindow: o.PollWindow, Features: o.Features, UUID: uuidOf(&o.Spec, machineID()),
@@ -72,11 +80,12 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	log.Info("virtual GPU ready", "socket", o.Spec.Socket, "gpu", o.Spec.GPU.Name)
 
-	daemons.hello, daemons.page, daemons.quit, daemons.drain = ipc.Hello{Version: o.Version}, page, cancel, b.drain
+	daemons.hello, daemons.pages, daemons.quit, daemons.drain = ipc.Hello{Version: o.Version}, pages, cancel, b.drain
+	daemons.place, daemons.alone = b.place, b.waitForDaemon
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { daemons.serve(ctx, o.Sockets.Control) })
-	server := &vfiouser.Server{Device: attachment{dev, page}, Check: admit(&o.Spec, o.Owner).check, Log: log}
+	server := &vfiouser.Server{Device: attachment{dev, pages}, Check: admit(&o.Spec, o.Owner).check, Log: log}
 	err = server.Serve(ctx, o.Sockets.VMM)
 	cancel()
 	n := dev.Stats()
@@ -84,10 +93,10 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// attachment records on the control page whether a VMM is connected.
+// attachment records on the control pages whether a VMM is connected.
 type attachment struct {
 	*vgpu.Device
-	page *ipc.ControlPage
+	pages []*ipc.ControlPage
 }
 
 // Attach implements [vfiouser.Device].
@@ -95,14 +104,19 @@ func (a attachment) Attach(s *vfiouser.Session) error {
 	if err := a.Device.Attach(s); err != nil {
 		return err
 	}
-	a.page.SetAttached(true)
-	a.page.AddChange()
+	a.set(true)
 	return nil
 }
 
 // Detach implements [vfiouser.Device].
 func (a attachment) Detach(s *vfiouser.Session) {
 	a.Device.Detach(s)
-	a.page.SetAttached(false)
-	a.page.AddChange()
+	a.set(false)
+}
+
+func (a attachment) set(attached bool) {
+	for _, page := range a.pages {
+		page.SetAttached(attached)
+		page.AddChange()
+	}
 }

@@ -29,11 +29,11 @@ func (c *control) addHandles(h contextHandles) {
 }
 
 // dropHandles closes a context's handles, if there are any, and makes the daemons close theirs.
-func (c *control) dropHandles(slot int) {
+func (c *control) dropHandles(slot, gpu int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.forgetHandles(slot) {
-		c.sendHandles(contextHandles{Handles: ipc.Handles{Slot: slot}})
+		c.sendHandles(contextHandles{Handles: ipc.Handles{Slot: slot, GPU: gpu}})
 	}
 }
 
@@ -68,7 +68,13 @@ func (c *control) broadcast(send func(*ipc.Conn) error) {
 
 // sendHello sends a daemon the hello and the current handles. Preconditions: mu is held.
 func (c *control) sendHello(conn *ipc.Conn) error {
-	m, err := ipc.NewMessage(ipc.KindHello, c.hello, c.page.File())
+	files := make([]*os.File, len(c.pages))
+	for i, page := range c.pages {
+		files[i] = page.File()
+	}
+	hello := c.hello
+	hello.Tasks = c.tasks
+	m, err := ipc.NewMessage(ipc.KindHello, hello, files...)
 	if err == nil {
 		err = conn.Send(m)
 	}
@@ -105,6 +111,7 @@ func (p *process) receiveHandles(m *ipc.Message) error {
 	case p.sentHandles:
 		return errors.New("executor sent handles twice")
 	}
+	h.GPU = p.gpu
 	p.sentHandles = true
 	if p.b.daemons == nil {
 		return m.CloseFiles()
@@ -116,6 +123,6 @@ func (p *process) receiveHandles(m *ipc.Message) error {
 // dropHandles gives up the handles of an executor that has ended.
 func (p *process) dropHandles() {
 	if p.sentHandles && p.b.daemons != nil {
-		p.b.daemons.dropHandles(p.ref.Slot)
+		p.b.daemons.dropHandles(p.ref.Slot, p.gpu)
 	}
 }

@@ -143,8 +143,8 @@ func TestHandlesReachEveryDaemon(t *testing.T) {
 	wantClosed(t, r)
 	wantHandles(first, 3, 1)
 	wantHandles(second, 3, 1)
-	c.dropHandles(4) // had none
-	c.dropHandles(3)
+	c.dropHandles(4, 0) // had none
+	c.dropHandles(3, 0)
 	wantHandles(first, 3, 0)
 	wantHandles(second, 3, 0)
 	wantClosed(t, r2)

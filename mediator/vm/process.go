@@ -32,6 +32,12 @@ type process struct {
 	done chan struct{} // closed when the process is gone and the slot is free
 	// rings is the number of bytes after BAR2's header for rings; 0: rings may lie anywhere.
 	rings int
+	// task is what the context asks for if it floats, else nil. gpu, an index of b.pages, and grant
+	// are what it got; run sets them before anything uses them.
+	task   *ipc.Task
+	gpu    int
+	grant  uint64
+	placed chan ipc.Place // has the daemon's newest answer
 
 	ctx    context.Context // ends with stop
 	cancel context.CancelFunc
@@ -51,7 +57,10 @@ type process struct {
 }
 
 func newProcess(b *executors, ref vgpu.ContextRef) *process {
-	p := &process{b: b, ref: ref, done: make(chan struct{}), pending: make(map[uint64]func(error))}
+	p := &process{
+		b: b, ref: ref, done: make(chan struct{}), pending: make(map[uint64]func(error)), placed: make(chan ipc.Place, 1),
+		gpu: b.home(),
+	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
@@ -64,7 +73,14 @@ func (p *process) run() {
 		log.Debug("executor no longer needed")
 		return
 	}
-	if p.b.isDraining() {
+	if p.task != nil {
+		defer p.b.daemons.dropTask(p.task)
+		if !p.awaitGPU(log) {
+			return
+		}
+	}
+	p.b.gpuOf[p.ref.Slot].Store(int32(p.gpu))
+	if p.task == nil && p.b.isDraining() {
 		log.Info("executor not started", "err", errDraining)
 		p.b.fault(p.ref.Slot, errDraining.Error())
 		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)
@@ -110,12 +126,13 @@ func (p *process) run() {
 
 // free gives back the context's slot on the control page. The process has ended.
 func (p *process) free() {
-	p.b.page.FreeLaunchSlots(p.ref.Slot)
-	p.b.page.Context(p.ref.Slot).Free()
-	p.b.page.SetDisabled(p.ref.Slot, false)
-	p.b.page.SetSliced(p.ref.Slot, false)
-	p.b.page.AddChange()
-	p.b.page.Admitter(p.ref.Slot).WakeNext() // launches may wait for the room that it had on the GPU
+	page := p.page()
+	page.FreeLaunchSlots(p.ref.Slot)
+	page.Context(p.ref.Slot).Free()
+	page.SetDisabled(p.ref.Slot, false)
+	page.SetSliced(p.ref.Slot, false)
+	page.AddChange()
+	page.Admitter(p.ref.Slot).WakeNext() // launches may wait for the room that it had on the GPU
 }
 
 // start starts the process and sends its setup. It returns errNoExecutor if stop was called.
@@ -153,7 +170,7 @@ func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
 // setUpSpare sends the setup to the guest's spare executor. It returns nil if there is none, or if it
 // has died.
 func (p *process) setUpSpare(shared *os.File) (*started, error) {
-	st := p.b.takeSpare()
+	st := p.b.takeSpare(p.gpu)
 	if st == nil {
 		return nil, nil
 	}
@@ -167,7 +184,7 @@ func (p *process) setUpSpare(shared *os.File) (*started, error) {
 
 // setUp sends an executor its setup.
 func (p *process) setUp(st *started, shared *os.File) error {
-	files := []*os.File{shared, p.b.page.File()}
+	files := []*os.File{shared, p.page().File()}
 	if p.b.until != nil {
 		files = append(files, p.b.until)
 	}
@@ -191,8 +208,8 @@ func (p *process) closeOutput() string {
 func (p *process) setup() ipc.Setup {
 	spec := &p.b.spec
 	return ipc.Setup{
-		Guest: spec.Name, Slot: p.ref.Slot, GPU: spec.GPU, Header: p.b.header, Rings: p.rings, LastFault: p.b.lastFault(p.ref.Slot),
-		MemoryLimit: spec.MemoryLimit, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
+		Guest: spec.Name, Slot: p.ref.Slot, GPU: p.b.gpu(p.gpu), Header: p.b.header, Rings: p.rings, LastFault: p.b.lastFault(p.ref.Slot),
+		MemoryLimit: spec.MemoryLimit, Grant: p.grant, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
 		Sealed: spec.Sandbox != nil,
 	}
 }
@@ -227,7 +244,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			p.sendVectors(0, p.b.dev.Config().Vectors)
 			p.b.dev.ContextReady(p.ref)
 			p.b.daemons.notifyChange()
-			p.b.keepSpare()
+			p.b.keepSpare(p.gpu)
 		case ipc.KindHandles:
 			if err := p.receiveHandles(&m); err != nil {
 				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())

@@ -13,8 +13,9 @@ import (
 // ready sooner by the time that opening takes: 0.1 s on an NVIDIA GPU. It has no context itself,
 // hence no memory on the GPU. A guest has one from shortly after one of its contexts has begun, if
 // [ipc.GPU.WarmExecutors] asks for it. It has nothing of the guest's, and so outlives resets of the
-// device.
+// device. Of a guest that floats it is on the GPU of the context that has begun last.
 type spare struct {
+	gpu    int                // an index of executors.pages
 	s      *started           // nil until it was started
 	cancel context.CancelFunc // of the wait for its end
 }
@@ -25,11 +26,13 @@ const (
 	spareDelay = 250 * time.Millisecond
 	// spareLife is how long a spare executor waits for a context.
 	spareLife = 10 * time.Minute
+	// ofAnyGPU is the index of no GPU.
+	ofAnyGPU = -1
 )
 
-// keepSpare has the guest have a spare executor soon, if it has none and should have one.
-func (b *executors) keepSpare() {
-	if !b.spec.GPU.WarmExecutors {
+// keepSpare has the guest have a spare executor of a GPU soon, if it has none and should have one.
+func (b *executors) keepSpare(gpu int) {
+	if !b.gpu(gpu).WarmExecutors {
 		return
 	}
 	b.mu.Lock()
@@ -38,7 +41,7 @@ func (b *executors) keepSpare() {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	sp := &spare{cancel: cancel}
+	sp := &spare{gpu: gpu, cancel: cancel}
 	b.spare = sp
 	b.ended.Go(func() {
 		defer cancel()
@@ -53,7 +56,7 @@ func (b *executors) runSpare(ctx context.Context, sp *spare) error {
 	if clock.Sleep(ctx, b.clock, spareDelay) != nil {
 		return nil // it is no longer wanted
 	}
-	s, err := b.launchSpare()
+	s, err := b.launchSpare(sp.gpu)
 	if err != nil {
 		b.dropSpare(sp)
 		return err
@@ -73,13 +76,13 @@ func (b *executors) runSpare(ctx context.Context, sp *spare) error {
 	return nil
 }
 
-// launchSpare starts an executor and has it open the GPU.
-func (b *executors) launchSpare() (*started, error) {
+// launchSpare starts an executor and has it open a GPU.
+func (b *executors) launchSpare(gpu int) (*started, error) {
 	s, err := b.launch(b.log)
 	if err != nil {
 		return nil, err
 	}
-	m, err := ipc.NewMessage(ipc.KindPrepare, ipc.Prepare{GPU: b.spec.GPU})
+	m, err := ipc.NewMessage(ipc.KindPrepare, ipc.Prepare{GPU: b.gpu(gpu)})
 	if err == nil {
 		err = s.conn.Send(m)
 	}
@@ -100,8 +103,9 @@ func (b *executors) dropSpare(sp *spare) bool {
 	return true
 }
 
-// takeSpare returns the guest's spare executor, which is the caller's then, or nil if there is none.
-func (b *executors) takeSpare() *started {
+// takeSpare returns the guest's spare executor if it is of a GPU, which is the caller's then, or nil
+// if there is none. One of another GPU is ended.
+func (b *executors) takeSpare(gpu int) *started {
 	b.mu.Lock()
 	sp := b.spare
 	b.spare = nil
@@ -110,12 +114,18 @@ func (b *executors) takeSpare() *started {
 		return nil
 	}
 	sp.cancel()
+	if gpu != ofAnyGPU && sp.gpu != gpu {
+		if err := sp.s.end(); err != nil {
+			b.log.Debug("end the spare executor of another GPU", "err", err)
+		}
+		return nil
+	}
 	return sp.s // nil if it is about to be started
 }
 
 // endSpare ends the guest's spare executor, if it has one.
 func (b *executors) endSpare() {
-	if err := b.takeSpare().end(); err != nil {
+	if err := b.takeSpare(ofAnyGPU).end(); err != nil {
 		b.log.Debug("end the spare executor", "err", err)
 	}
 }

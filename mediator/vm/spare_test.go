@@ -80,12 +80,17 @@ func TestSpareExecutor(t *testing.T) {
 
 // TestSpareExecutorEnds: it ends when nobody needs it for long, and before the GPU is drained, for
 // which nobody may have it open. It outlives the device's reset, which is what a guest's driver does
-// at its end.
+// at its end. A context that is placed on another GPU ends it, too.
 func TestSpareExecutorEnds(t *testing.T) {
 	b, now := warmExecutors(t)
 	for i, end := range []func(){
 		func() { now.AwaitWaiters(1); now.Advance(spareLife) },
 		func() { b.drain(ipc.Drain{Refuse: true}) },
+		func() {
+			if b.takeSpare(1) != nil {
+				t.Error("a context on another GPU got the spare executor")
+			}
+		},
 	} {
 		b.mu.Lock()
 		b.draining = false
@@ -106,7 +111,7 @@ func TestSpareExecutorEnds(t *testing.T) {
 func TestNoSpareExecutor(t *testing.T) {
 	b, _ := warmExecutors(t)
 	b.spec.GPU.WarmExecutors = false
-	b.keepSpare()
+	b.keepSpare(0)
 	if b.spare != nil {
 		t.Error("a spare executor that was not asked for")
 	}
