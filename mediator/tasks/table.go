@@ -1,0 +1,448 @@
+package tasks
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"vgpud/fairshare"
+	"vgpud/fairshare/place"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// Key names a context that floats.
+type Key struct {
+	// Guest is the guest's name.
+	Guest string
+	Slot  int
+	// Generation distinguishes contexts that had the same slot one after the other.
+	Generation uint32
+}
+
+// Request is what a context asks for.
+type Request struct {
+	abi.TaskRequest
+	// Tag is the guest's number for the context.
+	Tag uint32
+}
+
+// Guest is what a guest that floats was granted.
+type Guest struct {
+	Weight, Guarantee float64
+	// Memory is the limit in bytes of all its tasks together.
+	Memory uint64
+	// GPUs are those where its tasks may go; 0 is all.
+	GPUs place.Set
+}
+
+// GPU is what of a GPU is not for tasks at one instant.
+type GPU struct {
+	// Pinned is the memory in bytes, and PinnedGuarantee the part of its time, that guests have that
+	// don't float.
+	Pinned          uint64
+	PinnedGuarantee float64
+	// Busy is the part of the time, 0 to 1, in which it executed something.
+	Busy float64
+	// Closed GPUs take no new task: they are ill, or an operator keeps guests off them.
+	Closed bool
+}
+
+// Decision is what to tell a guest about one of its tasks. One of Granted, Code and Reason is set.
+type Decision struct {
+	Key Key
+	// Granted is the memory that the task has on GPU from now on, in bytes, after it had waited.
+	GPU     int
+	Granted uint64
+	Waited  time.Duration
+	// Code says that the task is gone, since it never gets a GPU.
+	Code abi.ErrorCode
+	// Reason is why it waits on.
+	Reason abi.WaitReason
+}
+
+// Task is a task as operators see it.
+type Task struct {
+	Key     Key
+	Request Request
+	// Placed reports whether it is on GPU; else it waits, for Reason.
+	Placed bool
+	GPU    int
+	Reason abi.WaitReason
+	// Warps are the most that it has on its GPU at a time, if its guest said what it launches.
+	Warps uint64
+	// Asked is when it asked, and Waited how long it waited, or has waited until now.
+	Asked, Waited time.Duration
+	// Passed counts the tasks behind it that began before it.
+	Passed int
+}
+
+// Table has the tasks of a host. Times are since any instant, and never go back.
+type Table struct {
+	queue   *place.Queue
+	gpus    []place.Spec
+	guests  map[string]*guest
+	byID    map[place.TaskID]*task
+	byKey   map[Key]*task
+	lastID  place.TaskID
+	lastGID fairshare.GuestID
+	refused []Decision // not told yet
+	waits   Waits
+	actions []place.Action
+	order   []*task // in order of asking
+}
+
+type guest struct {
+	id fairshare.GuestID
+	Guest
+	// held are tasks that wait for the guest's own tasks, in order of asking.
+	held []*task
+}
+
+type task struct {
+	id     place.TaskID
+	key    Key
+	req    Request
+	of     *guest
+	asked  time.Duration
+	held   bool
+	placed bool
+	gpu    int
+	waited time.Duration
+	told   bool
+	reason abi.WaitReason // as last told
+}
+
+// New returns the table of a host with these GPUs, of which there is at least one. placer chooses
+// among them.
+func New(gpus []place.Spec, placer place.Placer) (*Table, error) {
+	q, err := place.NewQueue(place.Config{Placer: placer}, gpus)
+	if err != nil {
+		return nil, err
+	}
+	return &Table{
+		queue: q, gpus: slices.Clone(gpus), guests: make(map[string]*guest),
+		byID: make(map[place.TaskID]*task), byKey: make(map[Key]*task),
+	}, nil
+}
+
+// Admit adds a guest, or changes one. It fails if no GPU could hold the guest's limit.
+func (t *Table) Admit(now time.Duration, name string, g Guest) error {
+	old := t.guests[name]
+	id := t.lastGID + 1
+	if old != nil {
+		id = old.id
+	}
+	if err := t.queue.Admit(now, id, place.Guest{Weight: g.Weight, Memory: g.Memory, Guarantee: g.Guarantee, GPUs: g.GPUs}); err != nil {
+		return err
+	}
+	if old != nil {
+		old.Guest = g
+		t.release(now, old)
+		return nil
+	}
+	t.lastGID = id
+	t.guests[name] = &guest{id: id, Guest: g}
+	return nil
+}
+
+// Check returns an error if no GPU could hold a guest's limit.
+func (t *Table) Check(memory uint64) error {
+	most := uint64(0)
+	for _, s := range t.gpus {
+		most = max(most, s.Memory)
+	}
+	if memory > most {
+		return fmt.Errorf("limit of %d bytes: the largest GPU has %d: %w", memory, most, place.ErrNoGPU)
+	}
+	return nil
+}
+
+// Remove removes a guest with its tasks.
+func (t *Table) Remove(now time.Duration, name string) {
+	g := t.guests[name]
+	if g == nil {
+		return
+	}
+	t.queue.Remove(now, g.id)
+	delete(t.guests, name)
+	for _, x := range slices.Clone(t.order) {
+		if x.of == g {
+			t.forget(x)
+		}
+	}
+}
+
+// forget removes a task that the queue does not have.
+func (t *Table) forget(x *task) {
+	delete(t.byID, x.id)
+	delete(t.byKey, x.key)
+	t.order = slices.DeleteFunc(t.order, func(o *task) bool { return o == x })
+	x.of.held = slices.DeleteFunc(x.of.held, func(o *task) bool { return o == x })
+}
+
+// ErrUnknownGuest is a task of a guest that was not admitted, and ErrExists one that is there
+// already.
+var (
+	ErrUnknownGuest = errors.New("the guest is not known to float")
+	ErrExists       = errors.New("the task exists already")
+)
+
+// Submit adds a task. Decide says what becomes of it.
+func (t *Table) Submit(now time.Duration, k Key, r Request) error {
+	x, err := t.add(now, k, r)
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Memory > x.of.Memory:
+		t.refuse(x, abi.ErrorLimit)
+	case len(x.of.held) > 0:
+		t.hold(x)
+	default:
+		t.submit(now, x)
+	}
+	return nil
+}
+
+// submit gives a task to the queue, or holds or refuses it. It reports whether the queue has it.
+func (t *Table) submit(now time.Duration, x *task) bool {
+	err := t.queue.Submit(now, x.id, x.of.id, requestOf(&x.req))
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, place.ErrLimit):
+		t.hold(x)
+	default:
+		t.refuse(x, abi.ErrorNoRoom)
+	}
+	return false
+}
+
+// requestOf returns a request as the queue has it.
+func requestOf(r *Request) place.Request {
+	return place.Request{Memory: r.Memory, Blocks: uint64(r.Blocks), Threads: r.Threads}
+}
+
+func (t *Table) add(now time.Duration, k Key, r Request) (*task, error) {
+	g := t.guests[k.Guest]
+	if g == nil {
+		return nil, fmt.Errorf("guest %q: %w", k.Guest, ErrUnknownGuest)
+	}
+	if t.byKey[k] != nil {
+		return nil, fmt.Errorf("context %d of guest %q: %w", k.Slot, k.Guest, ErrExists)
+	}
+	t.lastID++
+	x := &task{id: t.lastID, key: k, req: r, of: g, asked: now}
+	t.byID[x.id], t.byKey[k] = x, x
+	t.order = append(t.order, x)
+	return x, nil
+}
+
+// hold has a task wait for others of its guest.
+func (t *Table) hold(x *task) {
+	if !x.held {
+		x.held = true
+		x.of.held = append(x.of.held, x)
+	}
+}
+
+// refuse ends a task that never gets a GPU.
+func (t *Table) refuse(x *task, code abi.ErrorCode) {
+	t.forget(x)
+	t.refused = append(t.refused, Decision{Key: x.key, Code: code})
+}
+
+// release gives the queue what its guest held, as far as the guest's limit allows now.
+func (t *Table) release(now time.Duration, g *guest) {
+	for len(g.held) > 0 {
+		x := g.held[0]
+		if x.req.Memory > g.Memory { // the limit was lowered
+			t.refuse(x, abi.ErrorLimit)
+			continue
+		}
+		if !t.submit(now, x) {
+			if x.held && len(g.held) > 0 && g.held[0] == x {
+				return
+			}
+			continue // it was refused
+		}
+		x.held = false
+		g.held = g.held[1:]
+	}
+}
+
+// Adopt adds a task that an earlier daemon placed.
+func (t *Table) Adopt(now time.Duration, k Key, r Request, gpu int, waited time.Duration) error {
+	x, err := t.add(now, k, r)
+	if err != nil {
+		return err
+	}
+	if err := t.queue.Adopt(now, x.id, x.of.id, requestOf(&r), gpu); err != nil {
+		t.forget(x)
+		return err
+	}
+	x.placed, x.gpu, x.waited, x.asked = true, gpu, waited, now-waited
+	return nil
+}
+
+// Free removes a task that has ended, or waits no more. It does nothing if there is none.
+func (t *Table) Free(now time.Duration, k Key) {
+	x := t.byKey[k]
+	if x == nil {
+		return
+	}
+	t.free(now, x)
+}
+
+// FreeSlot removes what task there is in a guest's slot.
+func (t *Table) FreeSlot(now time.Duration, guest string, slot int) {
+	for _, x := range slices.Clone(t.order) {
+		if x.key.Guest == guest && x.key.Slot == slot {
+			t.free(now, x)
+		}
+	}
+}
+
+func (t *Table) free(now time.Duration, x *task) {
+	if !x.held {
+		_ = t.queue.Free(now, x.id) // the queue has it
+	}
+	t.forget(x)
+	t.release(now, x.of)
+}
+
+// Undo has a task that Decide placed wait again, since it could not be carried out.
+func (t *Table) Undo(now time.Duration, k Key) {
+	x := t.byKey[k]
+	if x == nil || !x.placed {
+		return
+	}
+	t.free(now, x)
+	t.waits.drop(x.waited)
+	if err := t.Submit(now, k, x.req); err != nil {
+		return // its guest is gone
+	}
+	if again := t.byKey[k]; again != nil { // else it was refused: the guest's limit was lowered
+		again.asked = x.asked
+	}
+}
+
+// Decide places what has room at now. gpus are the host's.
+func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
+	ds := t.refused
+	t.refused = nil
+	open := t.apply(gpus)
+	t.actions = t.queue.Begin(now, t.actions[:0])
+	for _, a := range t.actions {
+		x := t.byID[a.Task]
+		switch {
+		case x == nil:
+		case a.Kind == place.Begin:
+			x.placed, x.gpu, x.waited = true, a.GPU, now-x.asked
+			t.waits.add(x.waited)
+			ds = append(ds, Decision{Key: x.key, GPU: a.GPU, Granted: a.Memory, Waited: x.waited})
+		case a.Kind == place.Refuse:
+			t.forget(x)
+			ds = append(ds, Decision{Key: x.key, Code: abi.ErrorNoRoom})
+		}
+	}
+	for _, x := range t.order {
+		if x.placed {
+			continue
+		}
+		if why := t.why(x, open); !x.told || why != x.reason {
+			x.told, x.reason = true, why
+			ds = append(ds, Decision{Key: x.key, Reason: why})
+		}
+	}
+	t.apply(nil)
+	return ds
+}
+
+// apply has the queue know what of the GPUs is not for tasks; nil is nothing. What guests outside of
+// the queue have keeps tasks waiting and is no reason to refuse one, so it is nothing but while the
+// queue decides. It reports which GPUs are open.
+func (t *Table) apply(gpus []GPU) (open place.Set) {
+	all := t.queue.GPUs()
+	for i := range all {
+		d := &all[i]
+		d.Pinned, d.PinnedGuarantee = 0, 0
+		if i >= len(gpus) {
+			continue
+		}
+		d.Busy = gpus[i].Busy
+		if gpus[i].Closed {
+			d.Pinned = d.Memory // nothing is left, whatever its tasks have
+			continue
+		}
+		d.Pinned, d.PinnedGuarantee = min(gpus[i].Pinned, d.Memory), gpus[i].PinnedGuarantee
+		open = open.With(i)
+	}
+	return open
+}
+
+// why returns why a task waits.
+func (t *Table) why(x *task, open place.Set) abi.WaitReason {
+	if x.held {
+		return abi.WaitGuest
+	}
+	if open == 0 {
+		return abi.WaitGPU
+	}
+	gpus := t.queue.GPUs()
+	for i := range gpus {
+		if open.Has(i) && gpus[i].Free() >= x.req.Memory {
+			return abi.WaitQueue
+		}
+	}
+	return abi.WaitMemory
+}
+
+// Next returns when Decide is to be called at the latest if nothing else happens. ok reports whether
+// it has to be called at all.
+func (t *Table) Next(now time.Duration) (at time.Duration, ok bool) { return t.queue.Next(now) }
+
+// Tasks returns all tasks at now, in order of asking.
+func (t *Table) Tasks(now time.Duration) []Task {
+	all := make([]Task, len(t.order))
+	for i, x := range t.order {
+		all[i] = Task{Key: x.key, Request: x.req, Placed: x.placed, GPU: x.gpu, Reason: x.reason, Asked: x.asked, Waited: x.waited}
+		if !x.placed {
+			all[i].GPU, all[i].Waited = -1, max(now-x.asked, 0)
+		}
+		if v, ok := t.queue.Task(x.id); ok {
+			all[i].Warps, all[i].Passed = v.Warps, v.Passed
+		}
+	}
+	return all
+}
+
+// Placed returns the tasks of a guest that are on GPUs, in order of their slots.
+func (t *Table) Placed(guest string) (all []Task) {
+	for _, x := range t.order {
+		if x.placed && x.key.Guest == guest {
+			all = append(all, Task{Key: x.key, Request: x.req, Placed: true, GPU: x.gpu, Asked: x.asked, Waited: x.waited})
+		}
+	}
+	slices.SortFunc(all, func(a, b Task) int { return cmp.Compare(a.Key.Slot, b.Key.Slot) })
+	return all
+}
+
+// On reports how many tasks of a guest are on a GPU, and their memory in bytes.
+func (t *Table) On(guest string, gpu int) (n int, memory uint64) {
+	for _, x := range t.order {
+		if x.placed && x.key.Guest == guest && x.gpu == gpu {
+			n++
+			memory += x.req.Memory
+		}
+	}
+	return n, memory
+}
+
+// Granted returns the memory in bytes that tasks have on a GPU.
+func (t *Table) Granted(gpu int) uint64 { return t.queue.GPUs()[gpu].Granted() }
+
+// Waits returns for how long tasks waited that were placed.
+func (t *Table) Waits() Waits { return t.waits }

@@ -1,0 +1,33 @@
+package tasks
+
+import "time"
+
+// WaitBounds are the upper bounds of the intervals in which waits are counted.
+var WaitBounds = [...]time.Duration{
+	time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, 30 * time.Second,
+	time.Minute, 5 * time.Minute, 30 * time.Minute, 3 * time.Hour,
+}
+
+// Waits counts for how long tasks waited for a GPU.
+type Waits struct {
+	Count uint64
+	Sum   time.Duration
+	// In counts those up to each of [WaitBounds] and longer than the bound before.
+	In [len(WaitBounds)]uint64
+}
+
+func (w *Waits) add(d time.Duration) { w.change(d, 1, d) }
+
+// drop takes back a wait that was added.
+func (w *Waits) drop(d time.Duration) { w.change(d, ^uint64(0), -d) }
+
+func (w *Waits) change(d time.Duration, n uint64, sum time.Duration) {
+	w.Count += n
+	w.Sum += sum
+	for i, bound := range WaitBounds {
+		if d <= bound {
+			w.In[i] += n
+			return
+		}
+	}
+}
