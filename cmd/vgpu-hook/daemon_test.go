@@ -145,6 +145,8 @@ func (d *fakeDaemon) UpdateVM(_ access.Caller, name string, _ api.VMUpdate) (api
 
 func (d *fakeDaemon) GPUs() []api.GPU { return nil }
 
+func (d *fakeDaemon) Tasks() api.Tasks { return api.Tasks{} }
+
 func (d *fakeDaemon) GPU(name string) (api.GPU, error) {
 	return api.GPU{}, fmt.Errorf("GPU %q: %w", name, api.ErrNotFound)
 }

@@ -19,7 +19,7 @@ func newCreate(o *options) *cobra.Command {
 	vm := &cobra.Command{
 		Use:     "vm NAME",
 		Short:   "Create a virtual GPU and print the socket for its VMM",
-		Example: "  vgpuctl create vm web1 --weight 2 --memory 4GiB",
+		Example: "  vgpuctl create vm web1 --weight 2 --memory 4GiB\n  vgpuctl create vm batch --float --memory 16GiB",
 		Args:    exactly("NAME"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := a.check(); err != nil {
@@ -27,9 +27,13 @@ func newCreate(o *options) *cobra.Command {
 			}
 			s.Name = args[0]
 			s.GPU, s.MemoryLimitBytes, s.KernelTimeLimit, s.BAR2Bytes, s.Budget = gpu.GPU, gpu.Memory, gpu.KernelTimeLimit, gpu.BAR2, gpu.Budget
+			s.Float = gpu.Float
 			s.Weight, s.Cap, s.Guarantee, s.PriorityCeiling = gpu.Weight, gpu.Cap, gpu.Guarantee, gpu.PriorityCeiling
 			if err := gpu.Terms().Check(); err != nil {
 				return cli.UsageError{Err: err}
+			}
+			if s.Float && s.GPU != "" && s.GPU != api.AnyGPU {
+				return cli.Usagef("--float with --gpu %s: a guest that floats is on whichever GPU has room", s.GPU)
 			}
 			if pid != 0 || pidFile != "" {
 				s.Peer = &api.Peer{PID: pid, PIDFile: pidFile}

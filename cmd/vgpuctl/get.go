@@ -26,10 +26,18 @@ GPU's time: SHARE is what the guest used lately, ENTITLED what its weight, cap a
 guarantee give it among the guests that have work. "vgpuctl describe vm" shows more.`
 	vms.Flags().StringVar(&domain, "domain", "", "only the guests of this libvirt domain, by name or UUID")
 	gpus := listing(o, "gpus", []string{"gpu"}, "List the physical GPUs", gpuTable, (*api.Client).GPUs)
-	for _, c := range []*cobra.Command{vms, gpus} {
+	tasks := listing(o, "tasks", []string{"task"}, "List the contexts of guests that float", taskTable, func(c *api.Client, ctx context.Context) ([]api.Task, error) {
+		t, err := c.Tasks(ctx)
+		return t.Tasks, err
+	})
+	tasks.Long = `List the contexts of guests that float (vgpuctl create vm --float): where each was placed,
+with which memory, or why it waits. Their names are those of their guests and the
+contexts' numbers there.`
+	for _, c := range []*cobra.Command{vms, gpus, tasks} {
 		c.Example = "  vgpuctl get " + c.Name() + " -o wide\n  vgpuctl get " + c.Name() + ` -o jsonpath='{range [*]}{.name}{"\n"}{end}'`
 	}
-	return cli.NewGroup("get", "List guests or GPUs", vms, gpus)
+	tasks.Example = "  vgpuctl get tasks -o wide\n  vgpuctl get tasks --watch"
+	return cli.NewGroup("get", "List guests, GPUs or tasks", vms, gpus, tasks)
 }
 
 // listing returns a `get` command, which lists all items or the named one.

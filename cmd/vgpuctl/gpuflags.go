@@ -20,6 +20,7 @@ var flagUsage = map[string]string{
 	"priority":          "the highest `priority` that its launches may have (default 0)",
 	"memory":            "GPU memory that it may use, a `size` such as 4GiB (default: all)",
 	"gpu":               "the physical GPU's `name`; any: of those with room, the one with the least sum of weights (default any)",
+	"float":             "place each of its contexts on whichever GPU has room for it: `yes` or no (default no)",
 	"kernel-time-limit": "end a kernel after this much GPU `time`; none: never (default: the daemon's setting, 10s)",
 	"budget":            "GPU `time` in a day, week or month, such as 10h/day; see vgpuctl set vm",
 	"bar2":              "memory shared with the guest, a `size` that is a power of two (default 256MiB)",
@@ -30,10 +31,11 @@ func gpuFlags(c *cobra.Command, o *options, gpu *domain.GPU) {
 	for _, name := range domain.Attributes() {
 		c.Flags().Var(&gpuFlag{gpu: gpu, name: name}, name, flagUsage[name])
 	}
+	c.Flags().Lookup("float").NoOptDefVal = "yes"
 	completeFlag(c, "gpu", completeAnyGPU(o))
 	for flag, values := range map[string][]string{
 		"cap": {"25%", "50%", "75%"}, "guarantee": {"10%", "25%", "50%"}, "memory": {"1GiB", "4GiB", "16GiB"}, "bar2": {"64MiB", "256MiB"},
-		"kernel-time-limit": {"1s", "10s", "none"}, "priority": {"0", "5", "10", strconv.Itoa(api.MaxPriority)}, "weight": {"1", "2", "4"},
+		"kernel-time-limit": {"1s", "10s", "none"}, "priority": {"0", "5", "10", strconv.Itoa(api.MaxPriority)}, "weight": {"1", "2", "4"}, "float": {"yes", "no"},
 	} {
 		completeFlag(c, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}

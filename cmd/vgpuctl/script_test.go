@@ -137,7 +137,7 @@ func (h *fixedHost) CreateVM(_ access.Caller, s api.VMSpec) (api.VM, error) {
 	if _, err := h.find(s.Name); err == nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", s.Name, api.ErrExists)
 	}
-	v := api.VM{Name: s.Name, Domain: s.Domain, DomainUUID: s.DomainUUID, GPU: "gpu0", Peer: s.Peer, Weight: s.Weight, Cap: s.Cap,
+	v := api.VM{Name: s.Name, Domain: s.Domain, DomainUUID: s.DomainUUID, GPU: "gpu0", Float: s.Float, Peer: s.Peer, Weight: s.Weight, Cap: s.Cap,
 		Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling, Socket: "/run/vgpud/vms/" + s.Name + "/vfio-user.sock", MemoryLimitBytes: s.MemoryLimitBytes, KernelTimeLimit: s.KernelTimeLimit}
 	if s.Socket != "" {
 		v.Socket = s.Socket
@@ -185,6 +185,13 @@ func (h *fixedHost) DeleteVM(_ access.Caller, name string, force bool) error {
 		h.vms = slices.Delete(h.vms, i, i+1)
 	}
 	return err
+}
+
+func (h *fixedHost) Tasks() api.Tasks {
+	return api.Tasks{Tasks: []api.Task{
+		{VM: "db", Domain: "db", Context: 0, Tag: 812, State: api.TaskPlaced, GPU: "gpu1", MemoryBytes: 3 << 30, Blocks: 640, Threads: 256, Warps: 1024, WaitedSeconds: 0.002},
+		{VM: "db", Domain: "db", Context: 1, Tag: 813, State: api.TaskWaits, Why: "no GPU has as much memory left", MemoryBytes: 12 << 30, WaitedSeconds: 41.5, Passed: 2},
+	}}
 }
 
 func (h *fixedHost) GPUs() []api.GPU {

@@ -16,7 +16,7 @@ var vmTable = table[api.VM]{columns: vmColumnsOf, name: vmName}
 // vmColumns show all parts of time as parts of the GPU's: SHARE, ENTITLED, CAP and GUARANTEE.
 var vmColumns = slices.Concat([]column[api.VM]{
 	textColumn("NAME", vmName),
-	textColumn("GPU", func(v api.VM) string { return v.GPU }),
+	textColumn("GPU", vmGPU),
 	numberColumn("WEIGHT", number, func(v api.VM) float64 { return v.Weight }),
 	textColumn("STATE", state),
 	numberColumn("SHARE", percent, func(v api.VM) float64 { return v.BusyRatio }),
@@ -36,6 +36,14 @@ var vmColumns = slices.Concat([]column[api.VM]{
 	textColumn("HELD-BACK", heldBack),
 	textColumn("DOMAIN", func(v api.VM) string { return v.Domain }),
 ))
+
+// vmGPU returns the name of a guest's GPU, or that it floats.
+func vmGPU(v api.VM) string {
+	if v.Float {
+		return "floats"
+	}
+	return v.GPU
+}
 
 // vmColumnsOf returns the columns for these guests: with their problems if one has any.
 func vmColumnsOf(vms []api.VM) []column[api.VM] {

@@ -68,6 +68,7 @@ var rules = []rule{
 	{[]string{"mediator/executor/preemption"}, []string{"clock", "os"}, "what remains of a launch is a pure function of what was read back"},
 	{[]string{"mediator/scheduler", "mediator/launchqueue"}, []string{"mediator/daemon", "mediator/executor"}, "scheduling works without the daemon, over a model of executors"},
 	{[]string{"mediator/launchqueue"}, []string{"clock", "net", "os"}, "a queue is given the time and does no I/O"},
+	{[]string{"mediator/tasks"}, []string{"clock", "net", "os"}, "which context gets which GPU is a pure function of what there is and the time"},
 	{[]string{"mediator/ipc/slotstate"}, []string{"clock"}, "a launch's states are given the time"},
 	{[]string{"guestagent/preempt"}, []string{"net"}, "PTX in, PTX out"},
 	{[]string{"cmd/vgpu-hook"}, []string{"mediator/libvirt", "mediator/libvirt/qmp"}, "libvirt waits for its hook, which would wait for libvirt"},

@@ -81,6 +81,10 @@ func (h *host) DeleteVM(_ access.Caller, name string, force bool) error {
 
 func (h *host) GPUs() []GPU { return []GPU{{Name: "gpu0"}} }
 
+func (h *host) Tasks() Tasks {
+	return Tasks{Tasks: []Task{{VM: "a", State: TaskWaits}, {VM: "b", State: TaskPlaced, GPU: "gpu0"}}}
+}
+
 func (h *host) GPU(string) (GPU, error) { return GPU{Name: "gpu0"}, nil }
 
 func (h *host) UpdateGPU(_ access.Caller, name string, u GPUUpdate) (GPU, error) {
@@ -285,7 +289,7 @@ func TestOpenAPISchemas(t *testing.T) {
 	if err := yaml.Unmarshal(openAPI, &page); err != nil {
 		t.Fatal(err)
 	}
-	for name, v := range map[string]any{"VMSpec": VMSpec{}, "VMUpdate": VMUpdate{}, "GPUUpdate": GPUUpdate{}, "Peer": Peer{}, "Hardware": Hardware{}, "XidCount": XidCount{},
+	for name, v := range map[string]any{"VMSpec": VMSpec{}, "Task": Task{}, "Tasks": Tasks{}, "VMUpdate": VMUpdate{}, "GPUUpdate": GPUUpdate{}, "Peer": Peer{}, "Hardware": Hardware{}, "XidCount": XidCount{},
 		"Usage": Usage{}, "UsageRow": UsageRow{}, "UsageSums": UsageSums{}, "Event": events.Event{}} {
 		var fields []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(v)) {

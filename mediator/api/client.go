@@ -85,6 +85,11 @@ func (c *Client) GPUs(ctx context.Context) ([]GPU, error) {
 	return ask[[]GPU](ctx, c, "GET", "/v1/gpus", nil)
 }
 
+// Tasks returns the contexts of guests that float.
+func (c *Client) Tasks(ctx context.Context) (Tasks, error) {
+	return ask[Tasks](ctx, c, "GET", "/v1/tasks", nil)
+}
+
 // UpdateGPU changes how a GPU is shared, at once.
 func (c *Client) UpdateGPU(ctx context.Context, name string, u GPUUpdate) (GPU, error) {
 	return ask[GPU](ctx, c, "PATCH", "/v1/gpus/"+url.PathEscape(name), u)

@@ -28,6 +28,8 @@ type Host interface {
 	UpdateVM(by access.Caller, name string, u VMUpdate) (VM, error)
 	// DeleteVM deletes a guest's virtual GPU. While its VMM is connected this needs force.
 	DeleteVM(by access.Caller, name string, force bool) error
+	// Tasks returns the contexts of guests that float.
+	Tasks() Tasks
 	GPUs() []GPU
 	GPU(name string) (GPU, error)
 	UpdateGPU(by access.Caller, name string, u GPUUpdate) (GPU, error)
@@ -89,6 +91,13 @@ var routes = []route{
 	}},
 	{method: "GET", path: "/v1/usage", role: access.Viewer, serve: serveUsage},
 	{method: "GET", path: "/v1/usage/opencost", role: access.Viewer, serve: serveUsageCosts},
+	{method: "GET", path: "/v1/tasks", role: access.Viewer, serve: func(h Host, r *http.Request) (any, error) {
+		t := h.Tasks()
+		if vm := r.URL.Query().Get("vm"); vm != "" {
+			t.Tasks = slices.DeleteFunc(t.Tasks, func(t Task) bool { return t.VM != vm })
+		}
+		return t, nil
+	}},
 	{method: "GET", path: "/v1/gpus", role: access.Viewer, serve: func(h Host, _ *http.Request) (any, error) { return h.GPUs(), nil }},
 	{method: "GET", path: "/v1/gpus/{name}", role: access.Viewer, serve: func(h Host, r *http.Request) (any, error) { return h.GPU(r.PathValue("name")) }},
 	{method: "PATCH", path: "/v1/gpus/{name}", role: access.Operator, serve: func(h Host, r *http.Request) (any, error) {

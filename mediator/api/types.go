@@ -56,6 +56,10 @@ type VM struct {
 	// Sanction is what these mean for the guest now.
 	Sanction quota.Sanction `json:"sanction,omitzero"`
 	GPU      string         `json:"gpu"`
+	// Float reports whether the guest's contexts are placed on any of the host's GPUs where there is
+	// room. Then GPU has those that don't float, the sums are over all GPUs, and each GPU is shared
+	// with it by its weight, cap and guarantee.
+	Float bool `json:"float,omitempty"`
 	// See [Terms].
 	Weight          float64 `json:"weight"`
 	Cap             float64 `json:"cap,omitempty"`
@@ -174,7 +178,9 @@ type GPU struct {
 	Model       string `json:"model"`
 	SMs         int    `json:"sms"`
 	MemoryBytes uint64 `json:"memory_bytes"`
-	Policy      string `json:"policy"`
+	// GrantedBytes is the part of the memory that contexts have that float.
+	GrantedBytes uint64 `json:"granted_bytes,omitempty"`
+	Policy       string `json:"policy"`
 	// ByKernel reports whether the policy decides about each launch, which then waits for its turn,
 	// rather than about guests.
 	ByKernel bool `json:"by_kernel"`
@@ -239,6 +245,9 @@ type VMSpec struct {
 	// GPU names the physical GPU. Empty or [AnyGPU] means, of those with room for the guest's
 	// memory and guarantee, the one with the least sum of weights.
 	GPU string `json:"gpu,omitempty"`
+	// Float has the guest's contexts be placed on whichever GPU has room, and wait where none has.
+	// Then GPU must be empty, and a guest without a memory limit has the largest GPU's memory.
+	Float bool `json:"float,omitempty"`
 	// Weight is relative to the other guests' weights; 0 means 1. For the others see [Terms].
 	Weight          float64 `json:"weight,omitempty"`
 	Cap             float64 `json:"cap,omitempty"`

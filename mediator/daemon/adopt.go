@@ -37,7 +37,7 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	})
 	g, err := receiveHello(conn, saved)
 	if !stop() && err == nil {
-		err = errors.Join(ctx.Err(), g.page.Close(), g.process.Release())
+		err = errors.Join(ctx.Err(), g.closePages(), g.process.Release())
 	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -52,33 +52,20 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	if silent != nil {
 		s.captureOutput(g)
 	}
-	if g.device, err = s.device(g.spec.GPU.Name); err != nil {
-		return nil, errors.Join(fmt.Errorf("guest %s is on a GPU that is not configured: %w", g.spec.Name, err), g.close())
+	if err := s.findDevices(g); err != nil {
+		return nil, errors.Join(err, g.close())
 	}
-	if s.pinned {
-		g.page.SetPollingCPU(s.cpu)
-	}
-	now := s.clock.Now()
 	if !saved.older {
 		g.saved = *saved
 	}
-	g.unaccounted, g.ownBefore = saved.Unaccounted, saved.OwnBefore
-	g.controller = s.startController(g)
 	g.mostMemory = g.spec.MemoryLimit
-	terms := ipc.Terms(saved.Terms)
-	terms.MemoryLimitBytes = g.spec.MemoryLimit // an older daemon has it there alone
-	bill := saved.limitBill(g.page.Bill(), now)
-	g.budget = s.ledger.Join(budgetKey(&g.spec), g.spec.Name, g.domain.Owner, saved.Terms.Budget, bill.Used)
-	g.sched = scheduler.NewGuest(s.recorded(g, scheduler.GuestOptions{
-		Name: g.spec.Name, Key: budgetKey(&g.spec), PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: g.page, Controller: g.controller,
-		Terms: terms, Bill: bill, Budget: g.budget,
-	}))
-	g.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
+	s.schedule(g, saved)
+	s.restoreTasks(g, saved)
 	if saved.older {
 		s.save(g)
 	}
 	if !s.enter(g) {
-		return nil, errors.Join(errors.New("the daemon ends"), g.controller.Close(false), g.close())
+		return nil, errors.Join(errors.New("the daemon ends"), g.closeControllers(false), g.close())
 	}
 	if silent != nil {
 		g.lives, silent.lives = silent.lives, nil
@@ -86,20 +73,31 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	} else {
 		g.lives = s.showLife(dir)
 	}
-	g.device.loop.Add(g.sched)
+	for _, p := range g.all() {
+		p.device.loop.Add(p.sched)
+	}
 	if g.device.cordonNow().Draining {
-		s.tellGuest(g, ipc.Drain{Refuse: true})
+		s.tellGuest(g, ipc.Drain{Refuse: true, GPU: g.drained(g.device)})
 	} else if silent != nil {
-		s.tellGuest(g, ipc.Drain{}) // an earlier daemon may have drained the GPU
+		s.tellGuest(g, ipc.Drain{GPU: g.drained(g.device)}) // an earlier daemon may have drained the GPU
 	}
 	if !g.page.HasLaunchSlots() {
 		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
 	} else {
-		g.device.loop.Listen(g.sched)
+		for _, p := range g.all() {
+			p.device.loop.Listen(p.sched)
+		}
 	}
+	s.startTasks(g)
 	s.wg.Go(func() {
 		defer close(g.gone)
-		ended := g.receive(s.log, g.handleMessage)
+		ended := g.receive(s.log, func(m *ipc.Message) {
+			if m.Kind == ipc.KindTask || m.Kind == ipc.KindTaskGone {
+				s.handleTask(g, m)
+				return
+			}
+			g.handleMessage(m)
+		})
 		s.saveLast(g, ended)
 		if ended {
 			if !g.ending.Load() {
@@ -156,11 +154,14 @@ func (s *Service) removeGuest(dir, socket string) error {
 
 // forget lets go of a guest whose process has ended, or which a daemon that ends leaves to itself.
 func (s *Service) forget(g *guest, ended bool) {
-	g.device.loop.Remove(g.sched)
+	for _, p := range g.all() {
+		p.device.loop.Remove(p.sched)
+	}
 	if ended {
 		g.budget.Leave()
+		s.dropTasks(g)
 	}
-	if err := g.controller.Close(ended); err != nil {
+	if err := g.closeControllers(ended); err != nil {
 		s.log.Warn("let go of a guest's contexts", "guest", g.spec.Name, "err", err)
 	}
 	if ended && g.output != nil {
@@ -179,7 +180,54 @@ func (s *Service) forget(g *guest, ended bool) {
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		s.log.Warn("forget a guest", "guest", g.spec.Name, "err", err)
 	}
-	g.device.loop.Changed(g.sched.ID())
+	g.changed()
+	s.tasks.notify() // what was reserved for it is free
+}
+
+// schedule makes the guest one of the schedulers' of its GPUs, as it was when its state was saved.
+func (s *Service) schedule(g *guest, saved *savedState) {
+	now := s.clock.Now()
+	terms := ipc.Terms(saved.Terms)
+	terms.MemoryLimitBytes = g.spec.MemoryLimit // an older daemon has it there alone
+	all := g.all()
+	bills, sum := make([]ipc.Bill, len(all)), time.Duration(0)
+	for i, p := range all {
+		own := saved.on(g.nameOf(p))
+		bills[i] = limitBill(own.Bill, p.page.Bill(), now-saved.At)
+		p.unaccounted, p.ownBefore = own.Unaccounted, own.OwnBefore
+		sum += bills[i].Used
+	}
+	g.budget = s.ledger.Join(budgetKey(&g.spec), g.spec.Name, g.domain.Owner, saved.Terms.Budget, sum)
+	charged := &charges{budget: g.budget, totals: make([]time.Duration, len(all))}
+	for i, p := range all {
+		if s.pinned {
+			p.page.SetPollingCPU(s.cpu)
+		}
+		charged.totals[i] = bills[i].Used
+		p.controller = s.startController(g, p)
+		p.sched = scheduler.NewGuest(s.recorded(g.lifeOn(p), scheduler.GuestOptions{
+			Name: g.spec.Name, Key: budgetKey(&g.spec), PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: p.page, Controller: p.controller,
+			Terms: terms, Bill: bills[i], Budget: presenceBudget{charged, i},
+		}))
+		p.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
+	}
+	s.forgetLeftDisabled(g)
+}
+
+// closeControllers stops controlling the guest's contexts.
+func (g *guest) closeControllers(ended bool) (err error) {
+	for _, p := range g.all() {
+		err = errors.Join(err, p.controller.Close(ended))
+	}
+	return err
+}
+
+// nameOf returns the name of the GPU on which p is what the guest is, as it was saved.
+func (g *guest) nameOf(p *presence) string {
+	if g.floats() {
+		return g.spec.Floats[p.index].Name
+	}
+	return g.spec.GPU.Name
 }
 
 // DeleteVM implements [api.Host].

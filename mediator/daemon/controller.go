@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"time"
@@ -12,7 +13,7 @@ import (
 	"vgpud/mediator/suspend"
 )
 
-// handleMessage handles a message of a guest's process.
+// handleMessage handles a message of a guest's process that is not about a context that floats.
 func (g *guest) handleMessage(m *ipc.Message) {
 	if m.Kind == ipc.KindHandles {
 		g.handleHandles(m)
@@ -21,26 +22,37 @@ func (g *guest) handleMessage(m *ipc.Message) {
 	if err := m.CloseFiles(); err != nil {
 		g.device.log.Debug("close a guest's files", "err", err)
 	}
-	g.device.loop.Notify()
+	for _, p := range g.all() {
+		p.device.loop.Notify()
+	}
 }
 
 // handleHandles passes a context's handles on to the controller, or that the context is gone. It
 // takes the message's files over.
 func (g *guest) handleHandles(m *ipc.Message) {
 	h, err := m.ReadHandles()
-	driver, ok := g.device.loop.Device().(gpu.Controller)
-	switch {
-	case err != nil, len(m.Files) > 0 && !ok:
+	p := g.on(h.GPU)
+	if err == nil && p == nil {
+		err = fmt.Errorf("of GPU %d, which is none of the guest's", h.GPU)
+	}
+	if err != nil {
 		err = errors.Join(err, m.CloseFiles())
+		g.device.log.Warn("handles of a guest's context", "guest", g.spec.Name, "context", h.Slot, "err", err)
+		return
+	}
+	driver, ok := p.device.loop.Device().(gpu.Controller)
+	switch {
+	case len(m.Files) > 0 && !ok:
+		err = m.CloseFiles()
 	case len(m.Files) == 0:
-		err = g.controller.SetControl(h.Slot, nil)
+		err = p.controller.SetControl(h.Slot, nil)
 	default:
 		var c gpu.Control
 		if c, err = driver.Control(gpu.Handles{Files: m.Files, Names: h.Names}); err != nil {
-			g.controller.Refused(h.Slot, err)
+			p.controller.Refused(h.Slot, err)
 			return
 		}
-		err = g.controller.SetControl(h.Slot, c)
+		err = p.controller.SetControl(h.Slot, c)
 	}
 	if err != nil {
 		g.device.log.Warn("handles of a guest's context", "guest", g.spec.Name, "context", h.Slot, "err", err)
@@ -59,31 +71,42 @@ func apiControl(s suspend.State) api.Control {
 // intentsDir returns the directory where it is saved which contexts are disabled.
 func (s *Service) intentsDir() string { return filepath.Join(s.o.Config.RunDir, "holds") }
 
-// startController begins to control a guest's contexts. An earlier daemon may have left some
-// disabled: those that it saved, and those that the guest's page names.
-func (s *Service) startController(g *guest) *suspend.Controller {
+// startController begins to control a guest's contexts on one of its GPUs. An earlier daemon may have
+// left some disabled: those that it saved, and those that the guest's page names.
+func (s *Service) startController(g *guest, p *presence) *suspend.Controller {
 	var left []int
 	s.mu.Lock()
 	saved := s.leftDisabled[g.spec.Name]
-	delete(s.leftDisabled, g.spec.Name)
 	s.mu.Unlock()
 	for _, slot := range saved {
-		if contextEnded(g.page, slot) {
-			s.clearIntent(g.spec.Name, slot)
-			continue
+		if !contextEnded(p.page, slot) {
+			left = append(left, slot)
 		}
-		left = append(left, slot)
 	}
 	for slot := range ipc.MaxContexts {
-		if g.page.Disabled(slot) {
+		if p.page.Disabled(slot) {
 			left = append(left, slot)
 		}
 	}
 	slices.Sort(left)
 	return suspend.New(suspend.Options{
-		Guest: g.spec.Name, Page: g.page, Intents: s.intents, Leftover: slices.Compact(left),
+		Guest: g.spec.Name, Page: p.page, Intents: s.intents, Leftover: slices.Compact(left),
 		DefaultSlice: gpu.DriverTimeslice, Clock: s.clock, Log: s.log,
 	})
+}
+
+// forgetLeftDisabled forgets which contexts of a guest an earlier daemon left disabled, since its
+// controllers know, and those that are gone altogether.
+func (s *Service) forgetLeftDisabled(g *guest) {
+	s.mu.Lock()
+	saved := s.leftDisabled[g.spec.Name]
+	delete(s.leftDisabled, g.spec.Name)
+	s.mu.Unlock()
+	for _, slot := range saved {
+		if !slices.ContainsFunc(g.all(), func(p *presence) bool { return !contextEnded(p.page, slot) }) {
+			s.clearIntent(g.spec.Name, slot)
+		}
+	}
 }
 
 // clearIntent forgets that a context is disabled, since it is gone.
@@ -111,15 +134,17 @@ const enableLimit = time.Second
 // what it saved of guests that are gone.
 func (s *Service) enableLeft() {
 	s.mu.RLock()
-	controllers := make(map[string]*suspend.Controller, len(s.guests))
+	controllers := make(map[*suspend.Controller]string, len(s.guests))
 	for name, g := range s.guests {
-		controllers[name] = g.controller
+		for _, p := range g.all() {
+			controllers[p.controller] = name
+		}
 	}
 	s.mu.RUnlock()
 	limit := time.NewTimer(enableLimit)
 	defer limit.Stop()
 	late := false
-	for name, c := range controllers {
+	for c, name := range controllers {
 		select {
 		case <-c.Settled():
 			continue

@@ -180,10 +180,20 @@ func (s *Service) tellDrain(d *device, m ipc.Drain) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, g := range s.guests {
-		if g.device == d {
+		if g.onDevice(d) != nil {
+			m.GPU = g.drained(d)
 			s.tellGuest(g, m)
 		}
 	}
+}
+
+// drained returns a GPU's name as a guest is told that it is drained: one that does not float has no
+// other.
+func (g *guest) drained(d *device) string {
+	if g.floats() {
+		return d.config.Name
+	}
+	return ""
 }
 
 // tellGuest tells one guest whether its GPU is being drained.

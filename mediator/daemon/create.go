@@ -58,6 +58,9 @@ func (s *Service) createVM(by access.Caller, spec api.VMSpec, bill ipc.Bill) (ap
 		spec.BAR2Bytes = abi.DefaultSharedBytes
 	}
 	spec.DomainUUID = strings.ToLower(spec.DomainUUID)
+	if spec.Float && spec.MemoryLimitBytes == 0 {
+		spec.MemoryLimitBytes = s.largestGPU() // all of its contexts need a bound
+	}
 	if err := checkSpec(&spec); err != nil {
 		return api.VM{}, err
 	}
@@ -84,8 +87,8 @@ func (s *Service) createVM(by access.Caller, spec api.VMSpec, bill ipc.Bill) (ap
 	if _, err := s.forgetLost(spec.Name); err != nil {
 		s.log.Warn("forget a lost guest whose name another has", "guest", spec.Name, "err", err)
 	}
-	g.device.loop.Changed(g.sched.ID())
-	s.log.Info("guest created", events.Kind(events.GuestCreated), "guest", spec.Name, "domain", spec.Domain, "gpu", p.device.config.Name, "weight", g.terms().Weight, "by", by)
+	g.changed()
+	s.log.Info("guest created", events.Kind(events.GuestCreated), "guest", spec.Name, "domain", spec.Domain, "gpu", p.device.config.Name, "float", spec.Float, "weight", g.terms().Weight, "by", by)
 	return s.VM(spec.Name)
 }
 
@@ -152,6 +155,9 @@ func checkSpec(spec *api.VMSpec) error {
 	if spec.Peer != nil {
 		err = errors.Join(err, spec.Peer.Check())
 	}
+	if spec.Float && spec.GPU != "" && spec.GPU != api.AnyGPU {
+		err = errors.Join(err, fmt.Errorf("float: the guest's contexts go to any GPU, so gpu %q can't be asked for: %w", spec.GPU, api.ErrInvalid))
+	}
 	return err
 }
 
@@ -215,6 +221,9 @@ func (s *Service) startupConfig(p *pendingVM) StartupConfig {
 		granted := ipc.Terms(spec.Terms())
 		c.Spec.Granted = &granted
 	}
+	if spec.Float {
+		c.Spec.Floats = s.floatsOver(p.device)
+	}
 	if p := spec.Peer; p != nil {
 		c.Spec.Peer = &ipc.Peer{PID: p.PID, PIDFile: p.PIDFile}
 	}
@@ -225,9 +234,12 @@ func (s *Service) startupConfig(p *pendingVM) StartupConfig {
 func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 	dir := s.guestDir(p.spec.Name)
 	c := s.startupConfig(p)
-	proc := s.prestart.take(c.Spec.GPU)
+	var proc *vmProcess
+	if len(c.Spec.Floats) == 0 {
+		proc = s.prestart.take(c.Spec.GPU)
+	}
 	if proc == nil {
-		if proc, err = s.spawn(c.Spec.GPU); err != nil {
+		if proc, err = s.spawn(c.Spec.GPU, c.Spec.Floats...); err != nil {
 			return nil, err
 		}
 	}
@@ -237,6 +249,15 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 	saved := &savedState{PID: proc.cmd.Process.Pid, Spec: c.Spec, Terms: p.spec.Terms(), Bill: p.bill, At: s.clock.Now(), Own: p.device.ownCount(p.spec.Name)}
 	if saved.Own != nil {
 		saved.OwnBefore = *saved.Own
+	}
+	for _, f := range c.Spec.Floats {
+		if d, err := s.device(f.Name); err == nil && d != p.device {
+			away := savedPresence{GPU: f.Name, Own: d.ownCount(p.spec.Name)}
+			if away.Own != nil {
+				away.OwnBefore = *away.Own
+			}
+			saved.Away = append(saved.Away, away)
+		}
 	}
 	if saved.Began, err = startTime(saved.PID); err == nil {
 		err = saved.write(s.o.Files, dir)
@@ -257,7 +278,9 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 		s.forgetProcess(saved.PID)
 		return nil, errors.Join(err, s.discard(proc))
 	}
-	s.prestartNext(c.Spec.GPU)
+	if len(c.Spec.Floats) == 0 {
+		s.prestartNext(c.Spec.GPU)
+	}
 	s.wg.Go(func() {
 		<-g.gone
 		s.forgetProcess(g.pid)

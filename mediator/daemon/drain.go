@@ -62,7 +62,7 @@ func (d *drainer) movable(now time.Duration) (all []*guest) {
 		}
 	}
 	for _, g := range s.guests {
-		if !g.device.cordonNow().Draining || g.page.Attached() || g.spec.DomainUUID != "" {
+		if g.floats() || !g.device.cordonNow().Draining || g.page.Attached() || g.spec.DomainUUID != "" {
 			delete(d.idle, g)
 			continue
 		}

@@ -19,13 +19,16 @@ import (
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/scheduler"
 	"vgpud/mediator/statefile"
-	"vgpud/mediator/suspend"
 	guestproc "vgpud/mediator/vm"
 )
 
 // guest is the daemon's half of a guest: its process and what the API shows. The other half is its
-// scheduler's. Page and conn live as long as the guest's process.
+// schedulers'. The pages and conn live as long as the guest's process.
 type guest struct {
+	// presence is the guest on its own GPU, and away what it is on the others if it floats.
+	presence
+	away []*presence
+
 	spec    ipc.Spec // but for Domain and Granted, which are domain below
 	pid     int
 	started uint64 // when the process began: see startTime
@@ -33,14 +36,9 @@ type guest struct {
 	// process is known by a descriptor, so that a later process with that PID is not mistaken for
 	// it.
 	process *os.Process
-	page    *ipc.ControlPage
 	conn    *ipc.Conn
-	device  *device
-	sched   *scheduler.Guest
 	budget  *budget.Guest
-	// controller takes the guest's contexts off the hardware and puts them back.
-	controller *suspend.Controller
-	output     *guestproc.Output // of the guest's process, if an earlier daemon started that
+	output  *guestproc.Output // of the guest's process, if an earlier daemon started that
 	// lives shows the guest's executors that this daemon lives; nil if it can't: see
 	// ipc.LockSuspensionFile.
 	lives  *os.File
@@ -54,16 +52,17 @@ type guest struct {
 	dir    string     // where state is saved; empty once nothing is to be saved any more
 	saved  savedState // what is there
 
-	ownBefore time.Duration // see savedState
+	// introduced are the contexts that float, as the guest's process introduced them, and tasks are
+	// the host's.
+	introduced []ipc.Task
+	tasks      *hostTasks
 
-	mu     sync.Mutex
+	mu     sync.Mutex // guards what follows, and of each presence what it says
 	domain ipc.Domain
 	// mostMemory is the largest limit of GPU memory that the guest has had; 0 is none.
 	mostMemory uint64
-	// unaccounted is see api.VM.
-	unaccounted time.Duration
-	// The largest counts that were reported, since what a guest's page says may go back.
-	reportedWork      ipc.Counters
+	// reportedDoorbells is the largest count that was reported, since what a guest's page says may go
+	// back.
 	reportedDoorbells uint64
 }
 
@@ -83,8 +82,8 @@ func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 	if m.Sender != saved.PID {
 		return nil, fmt.Errorf("process %d introduced itself, and process %d was saved", m.Sender, saved.PID)
 	}
-	if m.Kind != ipc.KindHello || len(m.Files) != 1 {
-		return nil, fmt.Errorf("first message is %q with %d files, want %q with 1", m.Kind, len(m.Files), ipc.KindHello)
+	if want := max(len(saved.Spec.Floats), 1); m.Kind != ipc.KindHello || len(m.Files) != want {
+		return nil, fmt.Errorf("first message is %q with %d files, want %q with %d", m.Kind, len(m.Files), ipc.KindHello, want)
 	}
 	process, err := saved.find()
 	if err != nil {
@@ -95,15 +94,22 @@ func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 			return nil, errors.Join(err, process.Release())
 		}
 	}
-	page, err := ipc.OpenControlPage(m.Files[0])
+	var hello ipc.Hello
+	if len(saved.Spec.Floats) > 0 {
+		if err := m.Decode(&hello); err != nil {
+			return nil, errors.Join(err, process.Release())
+		}
+	}
+	home, away, err := openPages(&saved.Spec, m.Files)
 	m.Files = nil
 	if err != nil {
 		return nil, errors.Join(err, process.Release())
 	}
 	return &guest{
+		presence: home, away: away, introduced: hello.Tasks,
 		spec: saved.Spec, life: life(saved.PID, saved.Began),
 		domain: ipc.Domain{Name: saved.Spec.Domain, Granted: saved.Spec.Granted, Owner: saved.Spec.Owner, Project: saved.Spec.Project},
-		pid:    saved.PID, started: saved.Began, process: process, page: page, conn: conn, gone: make(chan struct{}),
+		pid:    saved.PID, started: saved.Began, process: process, conn: conn, gone: make(chan struct{}),
 	}, nil
 }
 
@@ -162,7 +168,8 @@ func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool
 			}
 			continue
 		}
-		if m.Kind == ipc.KindHandles || m.Kind == ipc.KindChanged {
+		switch m.Kind {
+		case ipc.KindHandles, ipc.KindChanged, ipc.KindTask, ipc.KindTaskGone:
 			handle(&m)
 			continue
 		}
@@ -174,7 +181,7 @@ func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool
 
 // close releases what the daemon holds of the guest, which goes on.
 func (g *guest) close() error {
-	err := errors.Join(g.conn.Close(), g.page.Close(), g.process.Release())
+	err := errors.Join(g.conn.Close(), g.closePages(), g.process.Release())
 	if g.output != nil {
 		err = errors.Join(err, g.output.Close())
 	}
@@ -214,10 +221,10 @@ func (g *guest) domainNow() ipc.Domain {
 	return g.domain
 }
 
-func (g *guest) unaccountedNow() time.Duration {
+func (g *guest) unaccountedOf(p *presence) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.unaccounted
+	return p.unaccounted
 }
 
 // setDomain changes what is known of the guest's domain.
@@ -227,44 +234,39 @@ func (g *guest) setDomain(change func(*ipc.Domain)) {
 	change(&g.domain)
 }
 
-// vm returns the guest as the API shows it at now. counts is the GPU's own account.
+// vm returns the guest as the API shows it at now. counts are the GPUs' own accounts.
 //
-// Preconditions: Service.mu is held, so that the page stays open.
-func (g *guest) vm(now time.Duration, counts gpu.Counts) api.VM {
-	st := g.sched.Status(now)
-	launches, accuracy, evictions := g.device.loop.LaunchesOf(g.sched)
+// Preconditions: Service.mu is held, so that the pages stay open.
+func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
+	st, launches := g.status(now)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reportedWork = g.reportedWork.Max(st.Activity.Counters)
+	work, memory, unaccounted := g.sums(&st)
 	g.reportedDoorbells = max(g.reportedDoorbells, g.page.Doorbells())
-	work := &g.reportedWork
 	v := api.VM{
 		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, Owner: g.domain.Owner, Project: g.domain.Project,
-		Sanction: st.Sanction, GPU: g.spec.GPU.Name,
+		Sanction: st.Sanction, GPU: g.spec.GPU.Name, Float: len(g.spec.Floats) > 0,
 		Weight: st.Terms.Weight, Cap: st.Terms.Cap, Guarantee: st.Terms.Guarantee, PriorityCeiling: st.Terms.PriorityCeiling,
 		Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,
 		Contexts: st.Activity.Contexts, Active: st.Active, Suspended: st.Suspended,
 		GPUSeconds: st.Bill.Used.Seconds(), Share: st.Share, Entitled: st.Entitled, BusyRatio: st.BusyRatio,
-		UnaccountedSeconds: g.unaccounted.Seconds(), SuspendedSeconds: st.Bill.Suspended.Seconds(), Suspensions: st.Bill.Suspensions,
+		UnaccountedSeconds: unaccounted.Seconds(), SuspendedSeconds: st.Bill.Suspended.Seconds(), Suspensions: st.Bill.Suspensions,
 		Kernels: work.Kernels, Errors: work.Errors, ErrorReasons: apiErrorReasons(&work.ErrorsBy), CopiedBytes: work.CopiedBytes,
-		Commands: work.Commands, Doorbells: g.reportedDoorbells, MemoryUsedBytes: g.memoryUsed(&st.Activity), MemoryLimitBytes: st.Terms.MemoryLimitBytes,
+		Commands: work.Commands, Doorbells: g.reportedDoorbells, MemoryUsedBytes: memory, MemoryLimitBytes: st.Terms.MemoryLimitBytes,
 		KernelTimeLimit: st.TimeLimit,
 		Preemption: api.Preemption{
 			Evictions: work.Evictions, EvictionSeconds: work.EvictionTime.Seconds(),
 			Caused: st.Bill.Caused, ChargedSeconds: st.Bill.Charged.Seconds(), Unresponsive: work.Unresponsive, IgnoredPriorities: work.IgnoredPriorities,
-			Launches: api.Launches(launches), Prediction: apiPrediction(accuracy), EvictionTimes: apiHistogram(&evictions),
+			Launches: api.Launches(launches.counts), Prediction: apiPrediction(launches.accuracy), EvictionTimes: apiHistogram(&launches.evictions),
 		},
-		Control: apiControl(g.controller.State()), Peer: apiPeer(g.spec.Peer), Confinement: apiConfinement(g.spec.Sandbox),
+		Control: g.control(), Peer: apiPeer(g.spec.Peer), Confinement: apiConfinement(g.spec.Sandbox),
 	}
 	v.HeldBack = heldBack(&st, v.Attached && g.device.cordonNow().Draining)
 	v.Budget, v.OwnerBudget = g.budget.Status()
 	for _, id := range st.Groups {
 		v.Groups = append(v.Groups, uint16(id))
 	}
-	if counts.Busy != nil {
-		s := max(counts.Busy[g.spec.Name]-g.ownBefore, 0).Seconds()
-		v.GPUSecondsOwn = &s
-	}
+	v.GPUSecondsOwn = g.ownSeconds(counts)
 	return v
 }
 
@@ -287,13 +289,14 @@ func heldBack(st *scheduler.GuestStatus, drained bool) *api.HeldBack {
 	return nil
 }
 
-// memoryUsed returns the GPU memory that the guest has taken, in bytes. Its processes can write any
-// number on its page, so it is at most what they can have had: a lowered limit takes nothing away.
+// memoryUsed returns the GPU memory that the guest has taken on a GPU, in bytes. Its processes can
+// write any number on its pages, so it is at most what they can have had: a lowered limit takes
+// nothing away.
 //
 // Preconditions: g.mu is held.
-func (g *guest) memoryUsed(a *scheduler.Activity) uint64 {
+func (g *guest) memoryUsed(p *presence, a *scheduler.Activity) uint64 {
 	used := min(a.MemoryBytes, api.MaxMemoryLimit)
-	for _, most := range []uint64{g.mostMemory, g.device.loop.Properties().MemoryBytes} {
+	for _, most := range []uint64{g.mostMemory, p.device.loop.Properties().MemoryBytes} {
 		if most > 0 {
 			used = min(used, most)
 		}

@@ -11,6 +11,7 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
+	"vgpud/mediator/tasks"
 )
 
 // VMs implements [api.Host].
@@ -23,7 +24,7 @@ func (s *Service) VMs() []api.VM {
 	defer s.mu.RUnlock()
 	vms := make([]api.VM, 0, len(s.guests))
 	for _, g := range s.guests {
-		vms = append(vms, g.vm(s.clock.Now(), counts[g.device]))
+		vms = append(vms, g.vm(s.clock.Now(), counts))
 	}
 	for _, t := range s.silent {
 		if v, silent := t.vm(); silent {
@@ -47,9 +48,9 @@ func (s *Service) VM(name string) (api.VM, error) {
 		}
 	}
 	g, err := s.guest(name)
-	var counts gpu.Counts
+	var counts map[*device]gpu.Counts
 	if err == nil {
-		counts = g.device.loop.Counts()
+		counts = g.ownCounts()
 	}
 	s.mu.RLock() // so that its page stays open
 	defer s.mu.RUnlock()
@@ -98,8 +99,18 @@ func (s *Service) UpdateVM(by access.Caller, name string, u api.VMUpdate) (api.V
 // update changes a guest, which may leave meanwhile.
 func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 	if u.Guarantee != nil && *u.Guarantee > g.terms().Guarantee {
-		c := s.capacity(g.device, g.spec.Name)
-		if err := c.admit(*u.Guarantee); err != nil {
+		s.mu.RLock() // so that its pages stay open
+		there := s.there(g)
+		s.mu.RUnlock()
+		for _, p := range there {
+			c := s.capacity(p.device, g.spec.Name)
+			if err := c.admit(*u.Guarantee); err != nil {
+				return err
+			}
+		}
+	}
+	if g.floats() && u.MemoryLimitBytes != nil {
+		if err := s.checkFloat(*u.MemoryLimitBytes); err != nil {
 			return err
 		}
 	}
@@ -125,7 +136,8 @@ func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 	if err != nil || !changed {
 		return err
 	}
-	g.device.loop.Changed(g.sched.ID())
+	g.changed()
+	s.admitTasks(g)
 	t := g.terms()
 	s.log.Info("settings changed", events.Kind(events.SettingsChanged), "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling,
 		"kernel_time_limit", g.sched.TimeLimit(), "memory_limit_bytes", t.MemoryLimitBytes, "by", by)
@@ -136,7 +148,7 @@ func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 func (s *Service) GPUs() []api.GPU {
 	gs := make([]api.GPU, len(s.devices))
 	for i, d := range s.devices {
-		gs[i] = d.gpu()
+		gs[i] = s.showGPU(d)
 	}
 	slices.SortFunc(gs, func(a, b api.GPU) int { return strings.Compare(a.Name, b.Name) })
 	return gs
@@ -148,7 +160,14 @@ func (s *Service) GPU(name string) (api.GPU, error) {
 	if err != nil {
 		return api.GPU{}, err
 	}
-	return d.gpu(), nil
+	return s.showGPU(d), nil
+}
+
+// showGPU returns a GPU as the API shows it.
+func (s *Service) showGPU(d *device) api.GPU {
+	g := d.gpu()
+	s.tasks.locked(func(t *tasks.Table) { g.GrantedBytes = t.Granted(s.tasks.index(d.config.Name)) })
+	return g
 }
 
 // UpdateGPU implements [api.Host].
@@ -167,7 +186,8 @@ func (s *Service) UpdateGPU(by access.Caller, name string, u api.GPUUpdate) (api
 			return api.GPU{}, fmt.Errorf("GPU %s: %w", name, err)
 		}
 	}
-	return d.gpu(), nil
+	s.tasks.notify()
+	return s.showGPU(d), nil
 }
 
 // Health implements [api.Host].
@@ -193,7 +213,7 @@ func (s *Service) Health() api.Health {
 		}
 	}
 	for name, g := range s.guests {
-		if problem := g.controller.State().Problem; problem != "" {
+		if problem := g.control().Problem; problem != "" {
 			h.Problems = append(h.Problems, "guest "+name+": "+problem)
 		}
 	}

@@ -78,6 +78,7 @@ type oneVM struct {
 
 func (h oneVM) VMs() []api.VM      { return []api.VM{h.v} }
 func (h oneVM) GPUs() []api.GPU    { return nil }
+func (h oneVM) Tasks() api.Tasks   { return api.Tasks{} }
 func (h oneVM) Health() api.Health { return api.Health{} }
 
 // TestPageWordsAreBounded: whatever a guest's processes write on its page, the API and the metrics

@@ -86,7 +86,7 @@ func (s *Service) lose(v *api.VM, reason string) {
 
 // loseGuest notes that a guest is lost whose process has ended by itself.
 func (s *Service) loseGuest(g *guest) {
-	counts := g.device.loop.Counts()
+	counts := g.ownCounts()
 	s.mu.RLock() // so that its page stays open
 	v := g.vm(s.clock.Now(), counts)
 	s.mu.RUnlock()

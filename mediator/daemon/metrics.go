@@ -113,6 +113,7 @@ var gpuMetrics = []metric[api.GPU]{
 	gpuMetric("draining", "Whether no guest gets a context on the GPU, because an operator drains it.", gauge, func(g *api.GPU) float64 { return boolValue(g.Draining) }),
 	gpuMetric("lost_vms_total", "Guests whose virtual GPU was lost, because its process ended although nobody asked for that.", counter, func(g *api.GPU) float64 { return float64(g.LostVMs) }),
 	gpuMetric("memory_bytes", "The GPU's memory.", gauge, func(g *api.GPU) float64 { return float64(g.MemoryBytes) }),
+	gpuMetric("memory_granted_bytes", "GPU memory that was granted to contexts that float.", gauge, func(g *api.GPU) float64 { return float64(g.GrantedBytes) }),
 	gpuMetric("vms", "Guests on the GPU.", gauge, func(g *api.GPU) float64 { return float64(g.VMs) }),
 	gpuMetric("healthy", "Whether the GPU answers.", gauge, func(g *api.GPU) float64 { return boolValue(g.Healthy) }),
 	gpuMetric("real_time", "Whether the thread that polls the GPU has real-time priority; 0 for sources that poll nothing.", gauge, func(g *api.GPU) float64 { return boolValue(g.RealTime) }),
@@ -183,6 +184,7 @@ func (source) Families() []*exposition.Family {
 	all := []*exposition.Family{
 		buildInfo, daemonHealthy, vmSilent, vmInfo, vmErrors, vmEvictions, vmLaunches,
 		gpuInfo, gpuAccounting, gpuEvictions, gpuAsked, gpuPrediction, gpuHardware, gpuXids, gpuThrottled,
+		taskStates, taskWaits,
 	}
 	for _, m := range vmMetrics {
 		all = append(all, m.Family)
@@ -207,6 +209,7 @@ func (s source) Collect(to exposition.Sink) {
 	vms := s.host.VMs()
 	collectVMs(to, vms)
 	collectOwners(to, vms)
+	collectTasks(to, s.host.Tasks())
 	collectGPUs(to, s.host.GPUs())
 }
 
@@ -289,13 +292,19 @@ var noEvictions = make([]uint64, len(evictionBounds))
 
 // evictionTimes returns a histogram of evictions with all buckets, also the empty ones.
 func evictionTimes(h *api.Histogram) exposition.Distribution {
-	d := exposition.Distribution{Bounds: evictionBounds, UpTo: noEvictions, Count: h.Count, Sum: h.Seconds}
+	return distribution(h, evictionBounds, noEvictions)
+}
+
+// distribution returns a histogram with all of its buckets, also the empty ones. none has the number
+// 0 for each of bounds.
+func distribution(h *api.Histogram, bounds []float64, none []uint64) exposition.Distribution {
+	d := exposition.Distribution{Bounds: bounds, UpTo: none, Count: h.Count, Sum: h.Seconds}
 	if len(h.Buckets) == 0 {
 		return d
 	}
-	d.UpTo = make([]uint64, len(evictionBounds))
+	d.UpTo = make([]uint64, len(bounds))
 	for _, b := range h.Buckets {
-		if i, found := slices.BinarySearch(evictionBounds, b.UpTo); found {
+		if i, found := slices.BinarySearch(bounds, b.UpTo); found {
 			d.UpTo[i] = b.Count
 		}
 	}

@@ -27,15 +27,17 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // fakeHost is a host that shows what it was made with.
 type fakeHost struct {
 	api.Host
-	vms  []api.VM
-	gpus []api.GPU
+	vms   []api.VM
+	gpus  []api.GPU
+	tasks api.Tasks
 }
 
 func (e fakeHost) VMs() []api.VM { return e.vms }
 func (e fakeHost) Health() api.Health {
 	return api.Health{Version: "1.2.3", Healthy: true}
 }
-func (e fakeHost) GPUs() []api.GPU { return e.gpus }
+func (e fakeHost) GPUs() []api.GPU  { return e.gpus }
+func (e fakeHost) Tasks() api.Tasks { return e.tasks }
 
 // scrape returns the metrics of a host.
 func scrape(t *testing.T, h api.Host) string {
@@ -78,8 +80,12 @@ var twoGuests = fakeHost{
 		Evictions:  evicted(300*time.Microsecond, ms, 3*time.Second),
 		Prediction: api.Prediction{ErrorRatio: 0.25},
 	}, {
-		Name: "gpu1", Kind: "nvidia", Model: "NVIDIA H100 80GB HBM3", Policy: "none", Healthy: true, Hardware: theHardware,
+		Name: "gpu1", Kind: "nvidia", Model: "NVIDIA H100 80GB HBM3", Policy: "none", Healthy: true, Hardware: theHardware, GrantedBytes: 3 << 30,
 	}},
+	tasks: api.Tasks{
+		Tasks: []api.Task{{VM: "web2", State: api.TaskPlaced, GPU: "gpu1"}, {VM: "web2", Context: 1, State: api.TaskWaits}, {VM: "web2", Context: 2, State: api.TaskWaits}},
+		Waits: api.Histogram{Count: 4, Seconds: 2.5, Buckets: []api.Bucket{{UpTo: 0.001, Count: 3}, {UpTo: 10, Count: 4}}},
+	},
 }
 
 // theHardware has a value in each field.

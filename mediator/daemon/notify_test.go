@@ -45,7 +45,7 @@ func TestChangesOfChannelsEndARound(t *testing.T) {
 	now.Advance(round - now.Now()%round)
 	until(t, "a round ends by itself", func() bool { return rounds() == 2 })
 	now.AwaitWaiters(1)
-	(&guest{device: d}).handleMessage(&ipc.Message{Kind: ipc.KindChanged})
+	(&guest{presence: presence{device: d}}).handleMessage(&ipc.Message{Kind: ipc.KindChanged})
 	now.Advance(round / 4)
 	until(t, "a channel that changed ends a round", func() bool { return rounds() == 3 })
 	cancel()

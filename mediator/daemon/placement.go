@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/tasks"
 )
 
 // capacity is what a GPU has, and what of that its guests have already.
@@ -81,28 +82,62 @@ func (s *Service) capacity(d *device, without string) capacity {
 	there := make(map[string]bool)
 	s.mu.RLock()
 	for _, g := range s.guests {
-		if g.device == d {
-			there[g.spec.Name] = true
-			if g.spec.Name != without {
-				c.add(g.terms(), g.terms().MemoryLimitBytes)
-			}
+		there[g.spec.Name] = true
+		if g.spec.Name == without {
+			continue
+		}
+		if g.floats() {
+			s.addFloating(&c, g, d)
+		} else if g.device == d {
+			c.add(g.terms(), g.terms().MemoryLimitBytes)
 		}
 	}
 	s.mu.RUnlock()
 	for name, p := range s.pending {
-		if p.device == d && !there[name] {
+		if p.device == d && !p.spec.Float && !there[name] {
 			c.add(p.spec.Terms(), p.spec.MemoryLimitBytes)
 		}
 	}
 	for _, t := range s.silentGuests() {
-		if t.saved != nil && t.saved.Spec.GPU.Name == c.name && t.name != without && !there[t.name] {
-			c.add(t.saved.Terms, t.saved.Spec.MemoryLimit)
+		if k := t.saved; k == nil || t.name == without || there[t.name] {
+			continue
+		} else if len(k.Spec.Floats) == 0 {
+			if k.Spec.GPU.Name == c.name {
+				c.add(k.Terms, k.Spec.MemoryLimit)
+			}
+			continue
+		}
+		var memory uint64
+		for _, x := range t.saved.Tasks {
+			if x.GPU == c.name {
+				memory += x.Memory
+			}
+		}
+		if memory > 0 {
+			c.add(t.saved.Terms, memory)
 		}
 	}
 	return c
 }
 
-// chooseDevice returns the GPU for a new guest.
+// addFloating adds what a guest that floats has on a GPU now.
+//
+// Preconditions: s.mu is held.
+func (s *Service) addFloating(c *capacity, g *guest, d *device) {
+	p := g.onDevice(d)
+	if p == nil || !slices.Contains(s.there(g), p) {
+		return
+	}
+	memory := s.plainMemory(g, p)
+	s.tasks.locked(func(t *tasks.Table) {
+		_, granted := t.On(g.spec.Name, s.tasks.index(d.config.Name))
+		memory += granted
+	})
+	c.add(g.terms(), memory)
+}
+
+// chooseDevice returns the GPU for a new guest. For one that floats it is the GPU of contexts that
+// don't; memory is kept for none before it asks.
 //
 // Preconditions: s.admission is held.
 func (s *Service) chooseDevice(spec *api.VMSpec) (*device, error) {
@@ -118,7 +153,14 @@ func (s *Service) chooseDevice(spec *api.VMSpec) (*device, error) {
 	for i, d := range s.devices {
 		gpus[i] = s.capacity(d, "")
 	}
-	name, err := place(gpus, spec.MemoryLimitBytes, spec.Guarantee)
+	memory := spec.MemoryLimitBytes
+	if spec.Float {
+		if err := s.checkFloat(memory); err != nil {
+			return nil, err
+		}
+		memory = 0
+	}
+	name, err := place(gpus, memory, spec.Guarantee)
 	if err != nil {
 		return nil, err
 	}

@@ -42,11 +42,11 @@ const (
 // prestartDelay keeps the next process from starting while QEMU connects to the last one.
 const prestartDelay = 100 * time.Millisecond
 
-// spawn starts a guest's process for a GPU, in a sandbox, and in a session of its own so that the
-// process outlives the daemon.
-func (s *Service) spawn(g ipc.GPU) (_ *vmProcess, err error) {
+// spawn starts a guest's process for a GPU, and others if the guest floats, in a sandbox, and in a
+// session of its own so that the process outlives the daemon.
+func (s *Service) spawn(g ipc.GPU, others ...ipc.GPU) (_ *vmProcess, err error) {
 	p := &vmProcess{gpu: g, cmd: s.o.Command(), ended: make(chan struct{})}
-	if p.sandbox, err = s.sandboxes.Create(g); err != nil {
+	if p.sandbox, err = s.sandboxes.Create(append([]ipc.GPU{g}, others...)...); err != nil {
 		return nil, fmt.Errorf("confine its process: %w", err)
 	}
 	defer func() {

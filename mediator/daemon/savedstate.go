@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"vgpud/clock"
@@ -34,10 +35,44 @@ type savedState struct {
 	OwnBefore time.Duration `json:"own_before,omitempty"`
 	// Unaccounted is GPU time of the guest that could not be billed; see api.VM.
 	Unaccounted time.Duration `json:"unaccounted,omitempty"`
+	// Away is what Bill to Unaccounted are for the other GPUs of a guest that floats, which are for
+	// its own.
+	Away []savedPresence `json:"away,omitempty"`
+	// Tasks are the contexts that float and have a GPU.
+	Tasks []savedTask `json:"tasks,omitempty"`
 
 	// older reports whether the daemon that saved the state was of a version that saved no Spec.
 	// Then the guest's process is believed, once, what the guest was created with.
 	older bool
+}
+
+// savedPresence is what a guest was charged on one GPU.
+type savedPresence struct {
+	GPU         string         `json:"gpu"`
+	Bill        ipc.Bill       `json:"bill"`
+	Own         *time.Duration `json:"own,omitempty"`
+	OwnBefore   time.Duration  `json:"own_before,omitempty"`
+	Unaccounted time.Duration  `json:"unaccounted,omitempty"`
+}
+
+// savedTask is a context that floats and has memory on a GPU.
+type savedTask struct {
+	ipc.Task
+	GPU    string        `json:"gpu"`
+	Waited time.Duration `json:"waited,omitempty"`
+}
+
+// on returns what was saved for a GPU.
+func (k *savedState) on(gpu string) savedPresence {
+	if gpu == k.Spec.GPU.Name {
+		return savedPresence{GPU: gpu, Bill: k.Bill, Own: k.Own, OwnBefore: k.OwnBefore, Unaccounted: k.Unaccounted}
+	}
+	for _, p := range k.Away {
+		if p.GPU == gpu {
+			return p
+		}
+	}
+	return savedPresence{GPU: gpu, Bill: ipc.Bill{Executed: -1}}
 }
 
 // stateFile is the name of the file in a guest's directory.
@@ -85,10 +120,15 @@ func (k *savedState) write(f statefile.Files, dir string) error {
 	return nil
 }
 
-// limitBill limits a bill from a control page to what the saved one can have come to at now, an
-// instant of clock.Real.
+// limitBill limits a bill from the control page of the guest's own GPU to what the saved one can have
+// come to at now, an instant of clock.Real.
 func (k *savedState) limitBill(b ipc.Bill, now time.Duration) ipc.Bill {
-	since, was := max(now-k.At, 0), &k.Bill
+	return limitBill(k.Bill, b, now-k.At)
+}
+
+// limitBill limits a bill from a control page to what another one can have come to since.
+func limitBill(was, b ipc.Bill, since time.Duration) ipc.Bill {
+	since = max(since, 0)
 	often := uint64(since / time.Millisecond) // more than there can have been
 	executed := b.Executed
 	if executed >= 0 {
@@ -128,12 +168,21 @@ func (g *guest) saveWith(t api.Terms, limit, now time.Duration) error {
 	k.Spec.Domain, k.Spec.Granted, k.Spec.KernelTimeLimit = domain.Name, domain.Granted, limit
 	k.Spec.Owner, k.Spec.Project = domain.Owner, domain.Project
 	k.Spec.MemoryLimit = t.MemoryLimitBytes
-	k.Unaccounted, k.OwnBefore = g.unaccountedNow(), g.ownBefore
+	k.Unaccounted, k.OwnBefore = g.unaccountedOf(&g.presence), g.ownBefore
+	for _, p := range g.away {
+		k.Away = append(k.Away, savedPresence{
+			GPU: p.device.config.Name, Bill: p.sched.Bill(), OwnBefore: p.ownBefore, Unaccounted: g.unaccountedOf(p),
+		})
+	}
+	k.Tasks = g.placedTasks()
 	if k.same(&g.saved) {
 		return nil
 	}
 	// The GPU's count comes after the bill: what it grows by in between is lost, not billed twice.
 	k.Own = g.device.ownCount(g.spec.Name)
+	for i, p := range g.away {
+		k.Away[i].Own = p.device.ownCount(g.spec.Name)
+	}
 	if err := k.write(g.files, g.dir); err != nil {
 		g.saved = savedState{} // it is not known which of the two is there
 		return err
@@ -145,7 +194,10 @@ func (g *guest) saveWith(t api.Terms, limit, now time.Duration) error {
 // same reports whether two states differ in nothing that changes in a guest's life.
 func (k *savedState) same(o *savedState) bool {
 	a, b := &k.Spec, &o.Spec
-	return k.Terms == o.Terms && k.Bill == o.Bill && k.Unaccounted == o.Unaccounted && a.Domain == b.Domain && a.Granted == b.Granted && a.KernelTimeLimit == b.KernelTimeLimit &&
+	charged := func(a, b savedPresence) bool {
+		return a.GPU == b.GPU && a.Bill == b.Bill && a.Unaccounted == b.Unaccounted
+	}
+	return slices.EqualFunc(k.Away, o.Away, charged) && slices.Equal(k.Tasks, o.Tasks) && k.Terms == o.Terms && k.Bill == o.Bill && k.Unaccounted == o.Unaccounted && a.Domain == b.Domain && a.Granted == b.Granted && a.KernelTimeLimit == b.KernelTimeLimit &&
 		a.Owner == b.Owner && a.Project == b.Project
 }
 
@@ -178,8 +230,10 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 	if s.guests[g.spec.Name] != g {
 		return false, api.ErrNotFound
 	}
-	g.sched.SetTerms(ipc.Terms(t))
-	g.sched.SetTimeLimit(limit)
+	for _, p := range g.all() {
+		p.sched.SetTerms(ipc.Terms(t))
+		p.sched.SetTimeLimit(limit)
+	}
 	g.budget.SetBudget(t.Budget)
 	if t.MemoryLimitBytes != had.MemoryLimitBytes {
 		g.allowMemory(t.MemoryLimitBytes)

@@ -106,6 +106,7 @@ type Service struct {
 	// intents are the contexts that this daemon disables. leftDisabled are those that an earlier
 	// daemon disabled, until their guests are adopted.
 	ledger       *budget.Ledger // of budgets
+	tasks        *hostTasks
 	intents      *suspend.Intents
 	leftDisabled map[string][]int
 
@@ -159,6 +160,9 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 			return nil, fmt.Errorf("GPU %s: %w", c.Name, err)
 		}
 		s.devices = append(s.devices, d)
+	}
+	if s.tasks, err = newHostTasks(s.devices); err != nil {
+		return nil, err
 	}
 	return s, nil
 }
@@ -218,6 +222,7 @@ func (s *Service) Run(ctx context.Context, ready func()) error {
 	s.heartbeat.Store(int64(s.clock.Now()))
 	s.wg.Go(func() { s.keepAlive(ctx) })
 	s.wg.Go(func() { s.saveBills(ctx) })
+	s.wg.Go(func() { s.placeTasks(ctx) })
 	if s.usage != nil {
 		s.wg.Go(func() { s.usage.Run(ctx) })
 	}

@@ -309,6 +309,7 @@ func (t *silentGuest) vm() (v api.VM, silent bool) {
 		v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling = k.Terms.Weight, k.Terms.Cap, k.Terms.Guarantee, k.Terms.PriorityCeiling
 		v.GPUSeconds, v.SuspendedSeconds, v.Suspensions = k.Bill.Used.Seconds(), k.Bill.Suspended.Seconds(), k.Bill.Suspensions
 		v.Preemption.Caused, v.Preemption.ChargedSeconds = k.Bill.Caused, k.Bill.Charged.Seconds()
+		v.Float = len(k.Spec.Floats) > 0
 		v.MemoryLimitBytes, v.KernelTimeLimit = k.Spec.MemoryLimit, k.Spec.KernelTimeLimit
 		v.Peer, v.Confinement = apiPeer(k.Spec.Peer), apiConfinement(k.Spec.Sandbox)
 		v.Silent += fmt.Sprintf("; it is adopted as soon as process %d answers (is it stopped, or short of memory?), or end it: vgpuctl delete vm %s --force", k.PID, t.name)

@@ -125,60 +125,67 @@ func limitSum(all []settlement, most time.Duration) {
 // billUnwatched bills guests that were adopted, and that their GPUs' schedulers don't charge yet,
 // for the time since they were last charged.
 func (s *Service) billUnwatched(guests []*guest) {
-	byGPU := make(map[*device][]*guest)
-	for _, g := range guests {
-		byGPU[g.device] = append(byGPU[g.device], g)
+	type part struct {
+		g *guest
+		p *presence
 	}
-	for d, guests := range byGPU {
+	byGPU := make(map[*device][]part)
+	for _, g := range guests {
+		for _, p := range g.all() {
+			byGPU[p.device] = append(byGPU[p.device], part{g, p})
+		}
+	}
+	for d, parts := range byGPU {
 		counts := d.loop.Counts()
 		now := s.clock.Now()
-		claims := make([]claim, len(guests))
-		for i, g := range guests {
-			own, counted := counts.Busy[g.spec.Name], counts.Busy != nil
-			claims[i] = g.claim(own, counted)
-			claims[i].gap = s.gap(g.saved.At, now)
+		claims := make([]claim, len(parts))
+		for i, x := range parts {
+			own, counted := counts.Busy[x.g.spec.Name], counts.Busy != nil
+			claims[i] = x.g.claim(x.p, own, counted)
+			claims[i].gap = s.gap(x.g.saved.At, now)
 		}
 		for i, x := range settle(claims) {
-			g := guests[i]
 			if x == (settlement{}) {
 				continue
 			}
-			g.sched.ChargeUnwatched(x.billed)
+			g, p := parts[i].g, parts[i].p
+			p.sched.ChargeUnwatched(x.billed)
 			g.mu.Lock()
-			g.unaccounted += x.unaccounted
+			p.unaccounted += x.unaccounted
 			g.mu.Unlock()
 			s.log.Info("GPU time without a daemon", "guest", g.spec.Name, "gpu", d.config.Name, "time", claims[i].gap, "billed", x.billed, "unaccounted", x.unaccounted)
 		}
 	}
 }
 
-// claim returns what is known of the guest's use of the GPU since it was last charged. own is the
+// claim returns what is known of the guest's use of a GPU since it was last charged. own is the
 // GPU's count, if it counts.
-func (g *guest) claim(own time.Duration, counted bool) (c claim) {
-	st := g.sched.Status(0)
+func (g *guest) claim(p *presence, own time.Duration, counted bool) (c claim) {
+	st := p.sched.Status(0)
 	c.working = st.Activity.Outstanding > 0
 	if base := st.Bill.Executed; base >= 0 {
 		c.executed = st.Activity.Counters.GPUTime - base
 	}
-	if was := g.saved.Own; counted && was != nil {
+	saved := g.saved.on(g.nameOf(p))
+	if was := saved.Own; counted && was != nil {
 		if own < *was {
 			was = new(time.Duration) // the GPU's program was started anew
 		}
-		c.own = new(g.saved.Bill.Used + own - *was - st.Bill.Used)
+		c.own = new(saved.Bill.Used + own - *was - st.Bill.Used)
 	}
 	return c
 }
 
 // unwatchedEnd is billUnwatched for a guest that has ended meanwhile, whose page is gone.
-func (s *Service) unwatchedEnd(k *savedState) (billed, unaccounted time.Duration) {
+func (s *Service) unwatchedEnd(k *savedState, p *savedPresence) (billed, unaccounted time.Duration) {
 	gap := s.gap(k.At, s.clock.Now())
-	d, err := s.device(k.Spec.GPU.Name)
-	if err != nil || k.Own == nil {
+	d, err := s.device(p.GPU)
+	if err != nil || p.Own == nil {
 		return 0, gap
 	}
 	own := d.ownCount(k.Spec.Name)
-	if own == nil || *own < *k.Own {
+	if own == nil || *own < *p.Own {
 		return 0, gap
 	}
-	return min(*own-*k.Own, s.clock.Now()-k.At), 0
+	return min(*own-*p.Own, s.clock.Now()-k.At), 0
 }

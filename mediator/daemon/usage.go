@@ -157,7 +157,9 @@ func (s *Service) samples() []usage.Sample {
 	defer s.mu.RUnlock()
 	all := make([]usage.Sample, 0, len(s.guests))
 	for _, g := range s.guests {
-		all = append(all, g.sample(s.clock.Now(), watts[g.device]))
+		for _, p := range g.all() {
+			all = append(all, g.sample(p, s.clock.Now(), watts[p.device]))
+		}
 	}
 	return all
 }
@@ -175,27 +177,27 @@ func (d *device) watts() float64 {
 	return 0
 }
 
-// sample returns what the guest has used up to now.
+// sample returns what the guest has used of a GPU up to now.
 //
 // Preconditions: Service.mu is held, so that the page stays open.
-func (g *guest) sample(now time.Duration, watts float64) usage.Sample {
-	st := g.sched.Status(now)
+func (g *guest) sample(p *presence, now time.Duration, watts float64) usage.Sample {
+	st := p.sched.Status(now)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.reportedWork = g.reportedWork.Max(st.Activity.Counters)
+	p.reportedWork = p.reportedWork.Max(st.Activity.Counters)
 	return usage.Sample{
-		Life: g.life, Began: began(g.started), Subject: g.subject(),
-		Used: st.Bill.Used, Suspended: st.Bill.Suspended, Unaccounted: g.unaccounted, Kernels: g.reportedWork.Kernels, Evictions: g.reportedWork.Evictions,
-		MemoryBytes: g.memoryUsed(&st.Activity), Watts: watts,
+		Life: g.lifeOn(p), Began: began(g.started), Subject: g.subject(p),
+		Used: st.Bill.Used, Suspended: st.Bill.Suspended, Unaccounted: p.unaccounted, Kernels: p.reportedWork.Kernels, Evictions: p.reportedWork.Evictions,
+		MemoryBytes: g.memoryUsed(p, &st.Activity), Watts: watts,
 	}
 }
 
-// subject returns the guest as its usage is recorded.
+// subject returns the guest as its usage of a GPU is recorded.
 //
 // Preconditions: g.mu is held.
-func (g *guest) subject() usage.Subject {
+func (g *guest) subject(p *presence) usage.Subject {
 	return usage.Subject{
-		VM: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, Owner: g.domain.Owner, Project: g.domain.Project, GPU: g.spec.GPU.Name,
+		VM: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, Owner: g.domain.Owner, Project: g.domain.Project, GPU: g.nameOf(p),
 	}
 }
 
@@ -203,8 +205,11 @@ func (g *guest) subject() usage.Subject {
 //
 // Preconditions: Service.mu is held, the page is still open, and the guest is not among s.guests.
 func (s *Service) recordEnd(g *guest) {
-	if s.usage != nil {
-		s.usage.Ended(g.sample(s.clock.Now(), g.device.watts()))
+	if s.usage == nil {
+		return
+	}
+	for _, p := range g.all() {
+		s.usage.Ended(g.sample(p, s.clock.Now(), p.device.watts()))
 	}
 }
 
@@ -213,21 +218,27 @@ func (s *Service) recordSilentEnd(k *savedState) {
 	if s.usage == nil {
 		return
 	}
-	used, unaccounted := s.unwatchedEnd(k)
-	s.usage.Ended(usage.Sample{
-		Life: life(k.PID, k.Began), Began: began(k.Began),
-		Subject: usage.Subject{VM: k.Spec.Name, Domain: k.Spec.Domain, DomainUUID: k.Spec.DomainUUID, Owner: k.Spec.Owner, Project: k.Spec.Project, GPU: k.Spec.GPU.Name},
-		Used:    k.Bill.Used + used, Suspended: k.Bill.Suspended, Unaccounted: k.Unaccounted + unaccounted,
-	})
+	for i, p := range append([]savedPresence{k.on(k.Spec.GPU.Name)}, k.Away...) {
+		used, unaccounted := s.unwatchedEnd(k, &p)
+		name := life(k.PID, k.Began)
+		if i > 0 {
+			name += "@" + p.GPU
+		}
+		s.usage.Ended(usage.Sample{
+			Life: name, Began: began(k.Began),
+			Subject: usage.Subject{VM: k.Spec.Name, Domain: k.Spec.Domain, DomainUUID: k.Spec.DomainUUID, Owner: k.Spec.Owner, Project: k.Spec.Project, GPU: p.GPU},
+			Used:    p.Bill.Used + used, Suspended: p.Bill.Suspended, Unaccounted: p.Unaccounted + unaccounted,
+		})
+	}
 }
 
-// recorded returns a bill that is at least what is recorded of the guest: a suspension that lasted
-// when the daemon before was killed is not on the guest's page.
-func (s *Service) recorded(g *guest, o scheduler.GuestOptions) scheduler.GuestOptions {
+// recorded returns a bill that is at least what is recorded of the guest under a name: a suspension
+// that lasted when the daemon before was killed is not on the guest's page.
+func (s *Service) recorded(life string, o scheduler.GuestOptions) scheduler.GuestOptions {
 	if s.usage == nil {
 		return o
 	}
-	if m, ok := s.usage.Mark(g.life); ok {
+	if m, ok := s.usage.Mark(life); ok {
 		o.Bill.Used, o.Bill.Suspended = max(o.Bill.Used, m.Used), max(o.Bill.Suspended, m.Suspended)
 	}
 	return o

@@ -34,6 +34,15 @@ func (h *Histogram) Add(took time.Duration) {
 	}
 }
 
+// Merge adds the evictions of another histogram.
+func (h *Histogram) Merge(o *Histogram) {
+	h.Count += o.Count
+	h.Sum += o.Sum
+	for i, n := range o.buckets {
+		h.buckets[i] += n
+	}
+}
+
 // UpTo returns how many took at most as long as each of [EvictionBounds].
 func (h *Histogram) UpTo() (n [len(EvictionBounds)]uint64) {
 	sum := uint64(0)

@@ -56,6 +56,17 @@ type Accuracy struct {
 	Error float64
 }
 
+// Add returns the accuracy of both.
+func (a Accuracy) Add(b Accuracy) Accuracy {
+	if n := a.Launches + b.Launches; n > 0 {
+		a.Error = (a.Error*float64(a.Launches) + b.Error*float64(b.Launches)) / float64(n)
+	}
+	a.Launches += b.Launches
+	a.Predicted += b.Predicted
+	a.Measured += b.Measured
+	return a
+}
+
 func (p *predictions) accuracy() Accuracy {
 	a := Accuracy{Launches: p.launches, Predicted: p.predicted, Measured: p.measured}
 	if p.launches > 0 {

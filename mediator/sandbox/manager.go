@@ -101,21 +101,31 @@ func (m *Manager) Missing() []string {
 	return slices.Clone(m.missing)
 }
 
-// Create returns the sandbox for a new guest, or nil if the mode is [Off]. The guest owns it until
-// [Manager.Release].
-func (m *Manager) Create(g ipc.GPU) (_ *ipc.Sandbox, err error) {
+// Create returns the sandbox for a new guest of these GPUs, or nil if the mode is [Off]. The guest owns
+// it until [Manager.Release].
+func (m *Manager) Create(gpus ...ipc.GPU) (_ *ipc.Sandbox, err error) {
 	if m.mode == Off {
 		return nil, nil
 	}
 	box := &ipc.Sandbox{PrivateDevices: m.mounts}
-	if box.Devices, err = devicesOf(os.DirFS("/"), g); err != nil {
-		return nil, err
+	sockets := false
+	for _, g := range gpus {
+		nodes, err := devicesOf(os.DirFS("/"), g)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range nodes {
+			if !slices.Contains(box.Devices, path) { // GPUs share some
+				box.Devices = append(box.Devices, path)
+			}
+		}
+		sockets = sockets || g.Socket != ""
 	}
 	if m.users {
 		if box.Groups, err = groupsOf(box.Devices); err != nil {
 			return nil, err
 		}
-		if g.Socket != "" {
+		if sockets {
 			box.Groups = append(box.Groups, uint32(m.uids.Group()))
 		}
 		m.mu.Lock()

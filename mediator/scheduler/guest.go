@@ -320,6 +320,10 @@ func (g *Guest) setSanction(s quota.Sanction) {
 	g.sanction = s
 }
 
+// Activity returns what the guest's contexts have done, and their memory; not what they have under
+// way. Its page must stay open meanwhile.
+func (g *Guest) Activity() Activity { return g.o.Executors.Activity(0) }
+
 // GuestStatus is what there is to report about a guest.
 type GuestStatus struct {
 	Terms     ipc.Terms

@@ -36,6 +36,8 @@ type GPU struct {
 	Memory uint64
 	// GPU is the physical GPU's name, or [api.AnyGPU].
 	GPU string
+	// Float has each of the guest's contexts be placed on whichever GPU has room; GPU is none then.
+	Float bool
 	// KernelTimeLimit is the GPU time after which a kernel is ended, or [api.NoTimeLimit].
 	KernelTimeLimit time.Duration
 	// BAR2 is the size of the memory shared with the guest, in bytes.
@@ -85,6 +87,19 @@ var attributes = []attribute{
 		g.GPU = s
 		return nil
 	}, func(g *GPU) string { return g.GPU }},
+	{"float", func(g *GPU, s string) error {
+		switch s {
+		case "yes", "no":
+			g.Float = s == "yes"
+			return nil
+		}
+		return fmt.Errorf("%s: want yes or no", quote(s))
+	}, func(g *GPU) string {
+		if !g.Float {
+			return ""
+		}
+		return "yes"
+	}},
 	{"kernel-time-limit", func(g *GPU, s string) (err error) {
 		g.KernelTimeLimit, err = parseTimeLimit(s)
 		return err
@@ -192,6 +207,9 @@ func (g *GPU) check() error {
 func (g *GPU) checkTerms() error {
 	if g.Cap > 0 && g.Guarantee > g.Cap {
 		return fmt.Errorf("a guarantee of %s is more than the cap, %s: want at most the cap", formatDecimal(g.Guarantee), formatDecimal(g.Cap))
+	}
+	if g.Float && g.GPU != "" && g.GPU != api.AnyGPU {
+		return fmt.Errorf("a guest that floats is on whichever GPU has room: want no gpu %s", quote(g.GPU))
 	}
 	return nil
 }

@@ -1,0 +1,46 @@
+package api
+
+import "fmt"
+
+// The states of a task.
+const (
+	// TaskWaits: no GPU has room for it yet.
+	TaskWaits = "waits"
+	// TaskPlaced: it has its memory on a GPU.
+	TaskPlaced = "placed"
+)
+
+// Task is a GPU task in CASE's words: a context of a guest that floats.
+type Task struct {
+	VM     string `json:"vm"`
+	Domain string `json:"domain,omitempty"`
+	// Context is its slot in the guest, and Tag a number of the guest's choice, such as a process id
+	// there.
+	Context int    `json:"context"`
+	Tag     uint32 `json:"tag,omitempty"`
+	State   string `json:"state"`
+	// GPU is where it is placed, and Why why it waits.
+	GPU string `json:"gpu,omitempty"`
+	Why string `json:"why,omitempty"`
+	// MemoryBytes is what it asks for, and has once it is placed.
+	MemoryBytes uint64 `json:"memory_bytes"`
+	// Blocks and Threads are its largest launch as the guest says, and Warps how many of that are on
+	// its GPU at a time; 0 if the guest does not say.
+	Blocks  uint32 `json:"blocks,omitempty"`
+	Threads uint32 `json:"threads,omitempty"`
+	Warps   uint64 `json:"warps,omitempty"`
+	// WaitedSeconds is how long it waited, or has waited until now.
+	WaitedSeconds float64 `json:"waited_seconds"`
+	// Passed counts the tasks that began although they were behind it.
+	Passed int `json:"passed,omitempty"`
+}
+
+// Name names the task among the host's: "VM/CONTEXT".
+func (t *Task) Name() string { return fmt.Sprintf("%s/%d", t.VM, t.Context) }
+
+// Tasks are the host's tasks, in order of their guests' names and of asking.
+type Tasks struct {
+	Tasks []Task `json:"tasks"`
+	// Waits counts how long each task waited that was placed since the daemon started.
+	Waits Histogram `json:"waits,omitzero"`
+}

@@ -1,0 +1,453 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	taskplace "vgpud/fairshare/place"
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/tasks"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// hostTasks are the host's tasks: the contexts of guests that float. GPUs are those of
+// Service.devices, in their order.
+type hostTasks struct {
+	devices []*device
+	news    chan struct{} // one entry: tasks or room came or went
+
+	// mu comes after all other locks.
+	mu    sync.Mutex
+	table *tasks.Table
+}
+
+// newHostTasks returns the tasks of a host with these GPUs, of which there is none yet.
+func newHostTasks(devices []*device) (*hostTasks, error) {
+	specs := make([]taskplace.Spec, len(devices))
+	// On GPUs whose contexts only take turns, warps say little about how much a task disturbs.
+	var placer taskplace.Placer = taskplace.LeastBusy{}
+	for i, d := range devices {
+		p := d.loop.Properties()
+		specs[i] = taskplace.Spec{
+			Memory: p.MemoryBytes, SMs: p.SMs, WarpsPerSM: p.ThreadsPerSM / 32, BlocksPerSM: p.BlocksPerSM,
+			SharedPerSM: p.SharedPerSM, RegistersPerSM: p.RegistersPerSM,
+		}
+		if p.CoRuns {
+			placer = taskplace.Warps{}
+		}
+	}
+	table, err := tasks.New(specs, placer)
+	if err != nil {
+		return nil, err
+	}
+	return &hostTasks{devices: devices, news: make(chan struct{}, 1), table: table}, nil
+}
+
+// locked calls f with the table.
+func (h *hostTasks) locked(f func(*tasks.Table)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f(h.table)
+}
+
+// notify has tasks be placed soon. It does not wait.
+func (h *hostTasks) notify() {
+	select {
+	case h.news <- struct{}{}:
+	default:
+	}
+}
+
+// index returns the number of a GPU on the host, or -1.
+func (h *hostTasks) index(gpu string) int {
+	return slices.IndexFunc(h.devices, func(d *device) bool { return d.config.Name == gpu })
+}
+
+// floatsOver returns the GPUs that a guest may float over whose own GPU is d: those of its kind, up
+// to ipc.MaxGPUs.
+func (s *Service) floatsOver(d *device) (gpus []ipc.GPU) {
+	others := ipc.MaxGPUs - 1
+	for _, o := range s.devices {
+		switch {
+		case o == d:
+		case o.config.Kind != d.config.Kind || others == 0:
+			continue
+		default:
+			others--
+		}
+		gpus = append(gpus, o.ipcGPU())
+	}
+	return gpus
+}
+
+// checkFloat returns an error if a guest of a memory limit can't float: no GPU could hold its limit.
+func (s *Service) checkFloat(memory uint64) (err error) {
+	if memory == 0 {
+		return fmt.Errorf("a guest that floats needs a memory limit, which bounds all of its contexts: %w", api.ErrInvalid)
+	}
+	s.tasks.locked(func(t *tasks.Table) { err = t.Check(memory) })
+	if err != nil {
+		return fmt.Errorf("%w: %w", err, api.ErrNoRoom)
+	}
+	return nil
+}
+
+// largestGPU returns the memory of the host's largest GPU, in bytes.
+func (s *Service) largestGPU() (most uint64) {
+	for _, d := range s.devices {
+		most = max(most, d.loop.Properties().MemoryBytes)
+	}
+	return most
+}
+
+// admitTasks tells the table what a guest is granted.
+func (s *Service) admitTasks(g *guest) {
+	if !g.floats() {
+		return
+	}
+	terms := g.terms()
+	var may taskplace.Set
+	for _, p := range g.all() {
+		may = may.With(s.tasks.index(p.device.config.Name))
+	}
+	var err error
+	s.tasks.locked(func(t *tasks.Table) {
+		err = t.Admit(s.clock.Now(), g.spec.Name, tasks.Guest{
+			Weight: terms.Weight, Guarantee: terms.Guarantee, Memory: terms.MemoryLimitBytes, GPUs: may,
+		})
+	})
+	if err != nil {
+		s.log.Error("contexts of a guest that floats get no GPU", "guest", g.spec.Name, "err", err)
+	}
+	s.tasks.notify()
+}
+
+// restoreTasks has the table know a guest that is adopted, with the contexts that have a GPU. Which
+// they are, an earlier daemon saved; that they are still there, the guest's process says.
+func (s *Service) restoreTasks(g *guest, saved *savedState) {
+	g.tasks = s.tasks
+	if !g.floats() {
+		return
+	}
+	s.admitTasks(g)
+	for _, k := range saved.Tasks {
+		if !slices.Contains(g.introduced, k.Task) {
+			continue // it ended while no daemon ran
+		}
+		var err error
+		s.tasks.locked(func(t *tasks.Table) {
+			err = t.Adopt(s.clock.Now(), g.key(&k.Task), requestOf(&k.Task), s.tasks.index(k.GPU), k.Waited)
+		})
+		if err != nil {
+			s.log.Error("a context's memory is not reserved for it any more", "guest", g.spec.Name, "context", k.Slot, "gpu", k.GPU, "err", err)
+		}
+	}
+}
+
+// startTasks has the contexts wait for a GPU that asked while no daemon ran, and tells the others
+// again that they have one: the daemon before may have ended before it did.
+func (s *Service) startTasks(g *guest) {
+	if !g.floats() {
+		return
+	}
+	var placed []tasks.Task
+	s.tasks.locked(func(t *tasks.Table) { placed = t.Placed(g.spec.Name) })
+	for _, x := range placed {
+		s.tellPlace(g, tasks.Decision{Key: x.Key, GPU: x.GPU, Granted: x.Request.Memory, Waited: x.Waited})
+	}
+	for i := range g.introduced {
+		k := &g.introduced[i]
+		if !slices.ContainsFunc(placed, func(x tasks.Task) bool { return x.Key == g.key(k) }) {
+			s.submitTask(g, k)
+		}
+	}
+	s.tasks.notify()
+}
+
+// dropTasks takes back what the contexts have of a guest that has ended.
+func (s *Service) dropTasks(g *guest) {
+	if g.floats() {
+		s.tasks.locked(func(t *tasks.Table) { t.Remove(s.clock.Now(), g.spec.Name) })
+		s.tasks.notify()
+	}
+}
+
+// key returns the name of one of the guest's contexts.
+func (g *guest) key(k *ipc.Task) tasks.Key {
+	return tasks.Key{Guest: g.spec.Name, Slot: k.Slot, Generation: k.Generation}
+}
+
+// requestOf returns what a context asks for.
+func requestOf(k *ipc.Task) tasks.Request {
+	return tasks.Request{TaskRequest: abi.TaskRequest{Memory: k.Memory, Blocks: k.Blocks, Threads: k.Threads}, Tag: k.Tag}
+}
+
+// handleTask handles a message of a guest's process about a context that floats.
+func (s *Service) handleTask(g *guest, m *ipc.Message) {
+	if err := m.CloseFiles(); err != nil {
+		s.log.Debug("close a guest's files", "err", err)
+	}
+	var k ipc.Task
+	if err := m.Decode(&k); err != nil || !g.floats() {
+		s.log.Debug("a guest's process sends what can't be read", "guest", g.spec.Name, "kind", m.Kind, "err", err)
+		return
+	}
+	if m.Kind == ipc.KindTask {
+		s.submitTask(g, &k)
+	} else {
+		s.tasks.locked(func(t *tasks.Table) { t.Free(s.clock.Now(), g.key(&k)) })
+	}
+	s.tasks.notify()
+}
+
+// submitTask has a context wait for a GPU. What the guest's process claims may be anything.
+func (s *Service) submitTask(g *guest, k *ipc.Task) {
+	r := requestOf(k)
+	w := r.Encode()
+	_, code := abi.DecodeTaskRequest(&w)
+	if code != abi.ErrorNone || k.Slot < 0 || k.Slot >= ipc.MaxContexts {
+		s.log.Debug("a guest's process asks for what can't be", "guest", g.spec.Name, "context", k.Slot, "err", code)
+		return
+	}
+	var err error
+	s.tasks.locked(func(t *tasks.Table) {
+		// A slot has one context at a time, so a guest has no more tasks than slots.
+		t.FreeSlot(s.clock.Now(), g.spec.Name, k.Slot)
+		err = t.Submit(s.clock.Now(), g.key(k), r)
+	})
+	if err != nil {
+		s.log.Debug("a context's request is refused", "guest", g.spec.Name, "context", k.Slot, "err", err)
+	}
+}
+
+// placedTasks returns the guest's contexts that float and have a GPU, as they are saved.
+func (g *guest) placedTasks() (all []savedTask) {
+	if !g.floats() || g.tasks == nil {
+		return nil
+	}
+	g.tasks.locked(func(t *tasks.Table) {
+		for _, x := range t.Placed(g.spec.Name) {
+			r := &x.Request
+			all = append(all, savedTask{
+				Task:   ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: r.Memory, Blocks: r.Blocks, Threads: r.Threads},
+				GPU:    g.tasks.devices[x.GPU].config.Name,
+				Waited: x.Waited,
+			})
+		}
+	})
+	return all
+}
+
+// lookAgainEvery is how often tasks that wait are looked at although nothing was heard: guests that
+// don't float come and go, and GPUs fall ill and recover.
+const lookAgainEvery = time.Second
+
+// placeTasks places tasks whenever something changes, until ctx ends.
+func (s *Service) placeTasks(ctx context.Context) {
+	for {
+		waits := s.decideTasks()
+		at := s.clock.Now() + lookAgainEvery
+		now := s.clock.Now()
+		s.tasks.locked(func(t *tasks.Table) {
+			if next, ok := t.Next(now); ok {
+				at = min(at, max(next, now+time.Millisecond))
+			}
+		})
+		timed, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if waits && s.clock.WaitUntil(timed, at) == nil {
+				s.tasks.notify()
+			}
+		}()
+		select {
+		case <-ctx.Done():
+		case <-s.tasks.news:
+		}
+		cancel()
+		<-done
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// decideTasks decides once, carries that out, and reports whether tasks wait on.
+func (s *Service) decideTasks() (waits bool) {
+	gpus := s.taskGPUs()
+	var ds []tasks.Decision
+	s.tasks.locked(func(t *tasks.Table) {
+		ds = t.Decide(s.clock.Now(), gpus)
+	})
+	for _, d := range ds {
+		s.carryOut(&d)
+	}
+	s.tasks.locked(func(t *tasks.Table) {
+		waits = slices.ContainsFunc(t.Tasks(0), func(x tasks.Task) bool { return !x.Placed })
+	})
+	return waits
+}
+
+// carryOut tells a guest what was decided. What it is granted is saved before, so that the next
+// daemon grants it to nobody else.
+func (s *Service) carryOut(d *tasks.Decision) {
+	s.mu.RLock()
+	g := s.guests[d.Key.Guest]
+	s.mu.RUnlock()
+	if g == nil {
+		return // it has left, and its tasks go with it
+	}
+	if d.Granted > 0 {
+		if err := g.save(s.clock.Now()); err != nil {
+			s.log.Warn("a context waits on: that it has a GPU can't be saved", "guest", g.spec.Name, "context", d.Key.Slot, "err", s.notSaved(err))
+			s.tasks.locked(func(t *tasks.Table) { t.Undo(s.clock.Now(), d.Key) })
+			return
+		}
+		s.log.Debug("context placed", "guest", g.spec.Name, "context", d.Key.Slot, "gpu", s.devices[d.GPU].config.Name, "bytes", d.Granted, "waited", d.Waited)
+	}
+	s.tellPlace(g, *d)
+}
+
+// tellPlace tells a guest what was decided about one of its contexts.
+func (s *Service) tellPlace(g *guest, d tasks.Decision) {
+	pl := ipc.Place{
+		Slot: d.Key.Slot, Generation: d.Key.Generation, Granted: d.Granted, Waited: d.Waited, Reason: uint32(d.Reason), Code: uint32(d.Code),
+	}
+	if d.Granted > 0 {
+		p := g.onDevice(s.devices[d.GPU])
+		if p == nil {
+			return // its GPU is not the guest's any more
+		}
+		pl.GPU, pl.Number = p.index, d.GPU
+	}
+	m, err := ipc.NewMessage(ipc.KindPlace, pl)
+	s.mu.RLock()
+	if err == nil && s.guests[g.spec.Name] == g {
+		err = g.conn.Send(m)
+	}
+	s.mu.RUnlock()
+	if err != nil {
+		s.log.Debug("tell a guest where its context is", "guest", g.spec.Name, "context", pl.Slot, "err", err)
+	}
+}
+
+// taskGPUs returns what of each GPU is not for tasks.
+func (s *Service) taskGPUs() []tasks.GPU {
+	gpus := make([]tasks.GPU, len(s.devices))
+	for i, d := range s.devices {
+		st := d.loop.Status()
+		gpus[i] = tasks.GPU{Busy: st.BusyRatio, Closed: d.problem(&st) != "" || d.cordonNow().Cordoned}
+	}
+	pin := func(gpu string, memory uint64, guarantee float64) {
+		if i := s.tasks.index(gpu); i >= 0 {
+			gpus[i].Pinned += memory
+			gpus[i].PinnedGuarantee += guarantee
+		}
+	}
+	s.mu.RLock()
+	for _, g := range s.guests {
+		if g.floats() {
+			for _, p := range g.all() {
+				pin(p.device.config.Name, s.plainMemory(g, p), 0)
+			}
+			continue
+		}
+		// What a guest is promised is reserved. One without a limit is promised nothing.
+		memory := g.terms().MemoryLimitBytes
+		if memory == 0 {
+			memory = min(g.page.MemoryTaken(), api.MaxMemoryLimit)
+		}
+		pin(g.device.config.Name, memory, g.terms().Guarantee)
+	}
+	s.mu.RUnlock()
+	for _, t := range s.silentGuests() {
+		switch k := t.saved; {
+		case k == nil:
+		case len(k.Spec.Floats) == 0:
+			pin(k.Spec.GPU.Name, k.Spec.MemoryLimit, k.Terms.Guarantee)
+		default:
+			for _, x := range k.Tasks {
+				pin(x.GPU, x.Memory, 0)
+			}
+		}
+	}
+	return gpus
+}
+
+// plainMemory returns the GPU memory that a guest that floats has on a GPU in contexts that don't
+// float, which are of drivers of older versions.
+//
+// Preconditions: s.mu is held, so that the page stays open.
+func (s *Service) plainMemory(g *guest, p *presence) (sum uint64) {
+	if p != &g.presence {
+		return 0
+	}
+	var placed []tasks.Task
+	s.tasks.locked(func(t *tasks.Table) { placed = t.Placed(g.spec.Name) })
+	for slot := range ipc.MaxContexts {
+		if !slices.ContainsFunc(placed, func(x tasks.Task) bool { return x.Key.Slot == slot }) {
+			sum += p.page.Context(slot).MemoryTaken()
+		}
+	}
+	return min(sum, g.spec.MemoryLimit)
+}
+
+// there returns on which of its GPUs a guest has contexts, or may have at any time.
+func (s *Service) there(g *guest) (all []*presence) {
+	for _, p := range g.all() {
+		n := 0
+		s.tasks.locked(func(t *tasks.Table) { n, _ = t.On(g.spec.Name, s.tasks.index(p.device.config.Name)) })
+		if !g.floats() || n > 0 || p.page.Executors() > 0 {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// Tasks implements [api.Host].
+func (s *Service) Tasks() api.Tasks {
+	now := s.clock.Now()
+	var all []tasks.Task
+	var waits tasks.Waits
+	s.tasks.locked(func(t *tasks.Table) { all, waits = t.Tasks(now), t.Waits() })
+	out := make([]api.Task, len(all))
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for i, x := range all {
+		out[i] = api.Task{
+			VM: x.Key.Guest, Context: x.Key.Slot, Tag: x.Request.Tag, State: api.TaskWaits,
+			MemoryBytes: x.Request.Memory, Blocks: x.Request.Blocks, Threads: x.Request.Threads,
+			Warps: x.Warps, WaitedSeconds: x.Waited.Seconds(), Passed: x.Passed,
+		}
+		if g := s.guests[x.Key.Guest]; g != nil {
+			out[i].Domain = g.domainNow().Name
+		}
+		if x.Placed {
+			out[i].State, out[i].GPU = api.TaskPlaced, s.devices[x.GPU].config.Name
+		} else if x.Reason != abi.WaitNone {
+			out[i].Why = x.Reason.String()
+		}
+	}
+	slices.SortStableFunc(out, func(a, b api.Task) int { return strings.Compare(a.VM, b.VM) })
+	return api.Tasks{Tasks: out, Waits: apiWaits(&waits)}
+}
+
+// apiWaits returns how long tasks waited.
+func apiWaits(w *tasks.Waits) api.Histogram {
+	h := api.Histogram{Count: w.Count, Seconds: w.Sum.Seconds()}
+	if w.Count == 0 {
+		return h
+	}
+	sum := uint64(0)
+	for i, bound := range tasks.WaitBounds {
+		sum += w.In[i]
+		h.Buckets = append(h.Buckets, api.Bucket{UpTo: bound.Seconds(), Count: sum})
+	}
+	return h
+}
