@@ -1,0 +1,428 @@
+package system
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/host"
+	"vgpud/e2e/proc"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// taskHost is a host with GPUs of 1 GiB and guests that float over them.
+type taskHost struct {
+	*host.Host
+	t *testing.T
+}
+
+func newTaskHost(t *testing.T, gpus int) *taskHost {
+	t.Helper()
+	return &taskHost{host.StartGPUs(t, gpus, "dfq"), t}
+}
+
+// guest creates a guest that floats.
+func (h *taskHost) guest(s api.VMSpec) *driver.Device {
+	h.t.Helper()
+	s.Float = true
+	return h.NewGuest(s)
+}
+
+// begin creates a context that floats and has a GPU, and checks what runs there.
+func (h *taskHost) begin(dev *driver.Device, memory uint64) *driver.Context {
+	h.t.Helper()
+	w := h.submit(dev, memory)
+	c, err := w.result()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	works(h.t, c)
+	return c
+}
+
+// waiter is a context that is being created.
+type waiter struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	gpu    *driver.Context
+	err    error
+}
+
+// submit begins to create a context that floats.
+func (h *taskHost) submit(dev *driver.Device, memory uint64) *waiter {
+	ctx, cancel := context.WithCancel(context.Background())
+	w := &waiter{done: make(chan struct{}), cancel: cancel}
+	go func() {
+		defer close(w.done)
+		w.gpu, w.err = dev.NewContext(ctx, driver.ContextOptions{Task: &driver.Task{MemoryBytes: memory, Blocks: 8, Threads: 128}})
+	}()
+	h.t.Cleanup(func() {
+		cancel()
+		<-w.done
+	})
+	return w
+}
+
+// result waits until the context has a GPU, or gets none.
+func (w *waiter) result() (*driver.Context, error) {
+	<-w.done
+	return w.gpu, w.err
+}
+
+// tasks returns the host's tasks.
+func (h *taskHost) tasks() []api.Task {
+	h.t.Helper()
+	all, err := h.Client.Tasks(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return all.Tasks
+}
+
+// untilTask waits until one of a guest's tasks is as ok says.
+func (h *taskHost) untilTask(what, vm string, ok func(api.Task) bool) (found api.Task) {
+	h.t.Helper()
+	h.Until(what, func() error {
+		for _, x := range h.tasks() {
+			if x.VM == vm && ok(x) {
+				found = x
+				return nil
+			}
+		}
+		return fmt.Errorf("tasks: %+v", h.tasks())
+	})
+	return found
+}
+
+func waits(x api.Task) bool  { return x.State == api.TaskWaits }
+func placed(x api.Task) bool { return x.State == api.TaskPlaced }
+
+// gpuOf returns on which GPU a context is.
+func (h *taskHost) gpuOf(c *driver.Context) int {
+	h.t.Helper()
+	p, err := c.Placement()
+	if err != nil || p.State != abi.TaskPlaced {
+		h.t.Fatalf("placement %+v, %v", p, err)
+	}
+	return p.GPU
+}
+
+const mib = 1 << 20
+
+// TestTasksFillFourGPUs has tasks of several guests fill four GPUs. Each is on the GPU that has room,
+// with the memory that it asked for and no more; one waits and begins when another ends; and what
+// they compute is right.
+func TestTasksFillFourGPUs(t *testing.T) {
+	ctx := t.Context()
+	h := newTaskHost(t, 4)
+	a := h.guest(api.VMSpec{Name: "a", Weight: 2, MemoryLimitBytes: 1000 * mib})
+	b := h.guest(api.VMSpec{Name: "b", Guarantee: 0.25})
+	c := h.guest(api.VMSpec{Name: "c", Cap: 0.5})
+	var on []int
+	var all []*driver.Context
+	for _, dev := range []*driver.Device{a, b, c} {
+		all = append(all, h.begin(dev, 600*mib))
+		on = append(on, h.gpuOf(all[len(all)-1]))
+	}
+	all = append(all, h.begin(c, 424*mib)) // the rest of c's 1 GiB
+	on = append(on, h.gpuOf(all[3]))
+	slices.Sort(on)
+	if !slices.Equal(on, []int{0, 1, 2, 3}) {
+		t.Errorf("on GPUs %v", on)
+	}
+	// A grant is what its context may take, and no more.
+	if free, total, err := all[0].MemInfo(ctx); err != nil || total != 600*mib || free > total {
+		t.Errorf("%d of %d bytes free, %v", free, total, err)
+	}
+	if _, err := all[0].Alloc(ctx, 601*mib); !errors.Is(err, abi.StatusMemoryLimit) && !errors.Is(err, abi.StatusOutOfMemory) {
+		t.Errorf("more than was granted: %v", err)
+	}
+	if v := h.VM("a"); !v.Float || v.Contexts != 1 || v.MemoryLimitBytes != 1000*mib {
+		t.Errorf("a guest that floats is shown as %+v", v)
+	}
+
+	d := h.guest(api.VMSpec{Name: "d"})
+	w := h.submit(d, 700*mib)
+	x := h.untilTask("a task that waits", "d", func(x api.Task) bool { return waits(x) && x.Why != "" })
+	if x.MemoryBytes != 700*mib || x.GPU != "" || x.Why != abi.WaitMemory.String() {
+		t.Errorf("%+v", x)
+	}
+	small := h.begin(d, 100*mib) // passes the first
+	was := h.gpuOf(all[0])
+	if err := errors.Join(all[0].Close(), small.Close()); err != nil {
+		t.Fatal(err)
+	}
+	last, err := w.result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	works(t, last)
+	if got := h.gpuOf(last); got != was {
+		t.Errorf("the task that waited is on GPU %d, want %d, where another ended", got, was)
+	}
+	gpus, err := h.Client.GPUs(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := uint64(0)
+	for _, g := range gpus {
+		sum += g.GrantedBytes
+		if g.GrantedBytes > g.MemoryBytes {
+			t.Errorf("%s has granted %d of %d bytes", g.Name, g.GrantedBytes, g.MemoryBytes)
+		}
+	}
+	if want := uint64(600+600+424+700) * mib; sum != want {
+		t.Errorf("%d bytes are granted, want %d", sum, want)
+	}
+	// The guest's time on all of its GPUs is its own.
+	h.Until("an account of c's work", func() error {
+		if v := h.VM("c"); v.GPUSeconds == 0 || v.GPUSecondsOwn == nil || *v.GPUSecondsOwn == 0 || v.Kernels < 2 {
+			return fmt.Errorf("%+v", v)
+		}
+		return nil
+	})
+}
+
+// TestTaskRequests asks for what can't be.
+func TestTaskRequests(t *testing.T) {
+	ctx := t.Context()
+	h := newTaskHost(t, 1)
+	dev := h.guest(api.VMSpec{Name: "a", MemoryLimitBytes: 500 * mib})
+	for name, c := range map[string]struct {
+		memory uint64
+		want   error
+	}{
+		"nothing":        {0, abi.ErrorBadRequest},
+		"2^64-1 bytes":   {1<<64 - 1, abi.ErrorNoRoom},
+		"over a's limit": {501 * mib, abi.ErrorLimit},
+	} {
+		_, err := dev.NewContext(ctx, driver.ContextOptions{Task: &driver.Task{MemoryBytes: c.memory}})
+		if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
+	}
+	// None of that is in the way of a good one, nor of a context that does not float.
+	first := h.begin(dev, 300*mib)
+	works(t, contextOf(t, dev))
+	// What is beyond a's limit beside a's other contexts waits for those.
+	w := h.submit(dev, 201*mib)
+	h.untilTask("a task that waits for its guest's own", "a", func(x api.Task) bool { return x.Why == abi.WaitGuest.String() })
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.result(); err != nil {
+		t.Error(err)
+	}
+	for name, s := range map[string]api.VMSpec{
+		"on one GPU":             {Name: "b", Float: true, GPU: host.GPUName},
+		"beyond the largest GPU": {Name: "b", Float: true, MemoryLimitBytes: 1 << 40},
+	} {
+		if _, err := h.Client.CreateVM(ctx, s); !errors.Is(err, api.ErrInvalid) && !errors.Is(err, api.ErrNoRoom) {
+			t.Errorf("a guest that floats %s: %v", name, err)
+		}
+	}
+	// A guest that does not float can't.
+	plain := h.NewGuest(api.VMSpec{Name: "plain"})
+	if _, err := plain.NewContext(ctx, driver.ContextOptions{Task: &driver.Task{MemoryBytes: 1}}); !errors.Is(err, abi.StatusNotSupported) {
+		t.Errorf("a context that floats of a guest that doesn't: %v", err)
+	}
+}
+
+// TestTasksReserved: what guests have that don't float is not granted, and the other way round.
+func TestTasksReserved(t *testing.T) {
+	ctx := t.Context()
+	h := newTaskHost(t, 2)
+	h.NewGuest(api.VMSpec{Name: "pinned", GPU: "gpu1", MemoryLimitBytes: 700 * mib})
+	dev := h.guest(api.VMSpec{Name: "a"})
+	first := h.begin(dev, 600*mib)
+	if got := h.gpuOf(first); got != 0 {
+		t.Errorf("on GPU %d, where memory is reserved for another guest", got)
+	}
+	if _, err := h.Client.CreateVM(ctx, api.VMSpec{Name: "late", MemoryLimitBytes: 425 * mib}); !errors.Is(err, api.ErrNoRoom) {
+		t.Errorf("a guest was promised what a task has: %v", err)
+	}
+	w := h.submit(h.guest(api.VMSpec{Name: "b"}), 424*mib+1)
+	h.untilTask("a task that waits", "b", func(x api.Task) bool { return x.Why == abi.WaitMemory.String() })
+	cordoned := true
+	if _, err := h.Client.UpdateGPU(ctx, "gpu0", api.GPUUpdate{Cordoned: &cordoned}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Client.ForceDeleteVM(ctx, "pinned"); err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := w.result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := h.gpuOf(gpu); got != 1 {
+		t.Errorf("on GPU %d, which takes no guests", got)
+	}
+}
+
+// TestTasksOutliveTheDaemon kills the daemon while one task is placed and another waits. The placed
+// one goes on; one that asks meanwhile waits until a daemon is back, which knows what the last one
+// granted.
+func TestTasksOutliveTheDaemon(t *testing.T) {
+	h := newTaskHost(t, 2)
+	a, b, c := h.guest(api.VMSpec{Name: "a"}), h.guest(api.VMSpec{Name: "b"}), h.guest(api.VMSpec{Name: "c"})
+	first, second := h.begin(a, 600*mib), h.begin(b, 700*mib)
+	h.begin(c, 400*mib) // beside the first: there is no room elsewhere
+	before := h.tasks()
+	if err := h.Daemon.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	works(t, first)
+	late := h.submit(a, 300*mib)
+	h.StartDaemon()
+	after := h.tasks()
+	for _, x := range before {
+		if !slices.ContainsFunc(after, func(y api.Task) bool {
+			return x.VM == y.VM && x.Context == y.Context && x.GPU == y.GPU && x.MemoryBytes == y.MemoryBytes && placed(y)
+		}) {
+			t.Errorf("%+v is not among %+v", x, after)
+		}
+	}
+	works(t, first)
+	works(t, second)
+	gpu, err := late.result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h.gpuOf(gpu) != h.gpuOf(second) {
+		t.Errorf("placed on GPU %d, where an earlier daemon granted 1000 MiB of 1024", h.gpuOf(gpu))
+	}
+	works(t, gpu)
+	// One that ended while no daemon ran is given back.
+	if err := h.Daemon.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.StartDaemon()
+	h.begin(b, 700*mib)
+}
+
+// TestTasksOfTheDead kills each kind of process that a task has. What it had is another's within a
+// second of its end, and others notice nothing.
+func TestTasksOfTheDead(t *testing.T) {
+	h := newTaskHost(t, 2)
+	by := h.guest(api.VMSpec{Name: "by"})
+	bystander := h.begin(by, 600*mib)
+	dead := h.guest(api.VMSpec{Name: "dead"})
+	h.begin(dead, 600*mib)
+	next := h.submit(by, 400*mib)
+	if _, err := next.result(); err != nil {
+		t.Fatal(err)
+	}
+	heir := h.guest(api.VMSpec{Name: "heir"})
+	w := h.submit(heir, 900*mib)
+	h.untilTask("the heir's task", "heir", waits)
+
+	// An executor.
+	executors, err := proc.Children(h.VM("dead").PID)
+	if err != nil || len(executors) != 1 {
+		t.Fatal(executors, err)
+	}
+	if err := next.gpu.Close(); err != nil {
+		t.Fatal(err)
+	}
+	begun := time.Now()
+	if err := unix.Kill(executors[0], unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gpu, err := w.result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("placed %v after the executor of another was killed", time.Since(begun))
+	works(t, gpu)
+	works(t, bystander)
+
+	// A guest that waits, then one that is placed.
+	queued := h.guest(api.VMSpec{Name: "queued"})
+	h.submit(queued, 900*mib)
+	h.untilTask("a task that waits", "queued", waits)
+	last := h.submit(by, 424*mib) // fits beside the bystander
+	if _, err := last.result(); err != nil {
+		t.Fatal(err)
+	}
+	final := h.guest(api.VMSpec{Name: "final"})
+	w = h.submit(final, 800*mib)
+	h.untilTask("another task that waits", "final", waits)
+	for _, name := range []string{"queued", "heir"} {
+		begun = time.Now()
+		if err := unix.Kill(h.VM(name).PID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		h.Until("the dead guest's tasks to be gone", func() error {
+			if slices.ContainsFunc(h.tasks(), func(x api.Task) bool { return x.VM == name }) {
+				return fmt.Errorf("tasks: %+v", h.tasks())
+			}
+			return nil
+		})
+		t.Logf("%s's tasks were gone %v after its process was killed", name, time.Since(begun))
+	}
+	if gpu, err = w.result(); err != nil {
+		t.Fatal(err)
+	}
+	works(t, gpu)
+	works(t, bystander)
+
+	// A program that gives up while it waits.
+	w = h.submit(heirs(h), 800*mib)
+	h.untilTask("a task that waits", "patient", waits)
+	w.cancel()
+	<-w.done
+	h.Until("no task that waits", func() error {
+		if slices.ContainsFunc(h.tasks(), waits) {
+			return fmt.Errorf("tasks: %+v", h.tasks())
+		}
+		return nil
+	})
+}
+
+// heirs creates one more guest.
+func heirs(h *taskHost) *driver.Device { return h.guest(api.VMSpec{Name: "patient"}) }
+
+// TestTasksOfALostGPU kills a GPU. Its tasks fail, and after a reset begin anew where there is room.
+func TestTasksOfALostGPU(t *testing.T) {
+	ctx := t.Context()
+	h := newTaskHost(t, 2)
+	a, b := h.guest(api.VMSpec{Name: "a"}), h.guest(api.VMSpec{Name: "b"})
+	one, other := h.begin(a, 300*mib), h.begin(b, 300*mib)
+	if h.gpuOf(one) != 0 {
+		one, other = other, one
+	}
+	if err := h.GPU.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	h.Until("the loss of the GPU to be noticed", func() error {
+		if _, err := one.Timestamp(ctx); err == nil {
+			return errors.New("its context answers")
+		}
+		return nil
+	})
+	h.Until("the daemon to notice", func() error {
+		g, err := h.Client.GPUs(ctx)
+		if err != nil || g[0].Healthy {
+			return fmt.Errorf("%+v, %v", g, err)
+		}
+		return nil
+	})
+	works(t, other)
+	if err := one.Reset(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.gpuOf(one); got != 1 {
+		t.Errorf("on GPU %d, which is lost", got)
+	}
+	works(t, one)
+}
