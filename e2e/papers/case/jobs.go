@@ -115,8 +115,8 @@ var rules = map[string]*rule{
 // process is what each process does before anything else: it starts and makes a context.
 const process = 0.5 // seconds
 
-// heap is what kernels may allocate (§3.1.3).
-const heap = 8 << 20
+// kernelHeap is what kernels may allocate (§3.1.3).
+const kernelHeap = 8 << 20
 
 // benchmark is a row of the paper's table 1.
 type benchmark struct {
@@ -154,11 +154,12 @@ func (b benchmark) String() string { return fmt.Sprintf("%s %.0f", b.rule, b.n) 
 type kind uint8
 
 const (
-	onHost kind = iota
-	onGPU
+	onHost  kind = iota
+	copying      // to the GPU or back
+	onGPU        // a launch
 )
 
-// step is a part of a task: time on the host, copies included, or a launch.
+// step is a part of a task.
 type step struct {
 	kind kind
 	time time.Duration
@@ -210,16 +211,22 @@ func (b benchmark) on(h *host, times float64) *job {
 	j := &job{name: b.String(), before: seconds(process*times + r.before*factor), after: seconds(r.after * factor)}
 	blocks := uint64(r.blocks(b.n))
 	j.request = place.Request{
-		Memory: uint64(b.n*r.footprint) + heap, Blocks: blocks, Threads: r.threads, Shared: r.shared,
+		Memory: uint64(b.n*r.footprint) + kernelHeap, Blocks: blocks, Threads: r.threads, Shared: r.shared,
 	}
 	need := machine.Resources{Threads: max(int(r.threads), 32), Shared: r.shared}
 	full := uint64(h.config().Occupancy(need)) * uint64(h.spec.SMs)
 	launch := machine.Work{Duration: seconds(gpu / float64(r.launches)), Blocks: min(blocks, waves*full+full/3), Need: need, Memory: r.memory}
-	j.steps = append(j.steps, step{kind: onHost, time: seconds(r.inside*r.early*factor + b.n*r.in/h.pcie)})
+	if r.early > 0 {
+		j.steps = append(j.steps, step{kind: onHost, time: seconds(r.inside * r.early * factor)})
+	}
+	j.steps = append(j.steps, step{kind: copying, time: seconds(b.n * r.in / h.pcie)})
 	for range r.launches {
 		j.steps = append(j.steps, step{kind: onGPU, time: launch.Duration, work: launch})
 	}
-	j.steps = append(j.steps, step{kind: onHost, time: seconds(b.n*r.out/h.pcie + r.inside*(1-r.early)*factor)})
+	j.steps = append(j.steps, step{kind: copying, time: seconds(b.n * r.out / h.pcie)})
+	if r.early < 1 && r.inside > 0 {
+		j.steps = append(j.steps, step{kind: onHost, time: seconds(r.inside * (1 - r.early) * factor)})
+	}
 	return j
 }
 
