@@ -21,7 +21,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-quota bench-preempt bundle-nvidia clean
+.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-quota bench-preempt bench-case bundle-nvidia clean
 
 all: build
 
@@ -160,6 +160,12 @@ bench-quota:
 # docs/results.
 bench-preempt:
 	$(GO) run ./e2e/papers/preempt -out docs/results
+
+# CASE's figures 5 to 9 and tables 3, 4 and 6 on machines in co-run mode, to
+# docs/results. What decisions take is measured apart, since it is not the same
+# each time: go run ./e2e/papers/case -time docs/results.
+bench-case:
+	$(GO) run ./e2e/papers/case -out docs/results
 
 # What measures the product on a machine with a real GPU, without Go or a network
 # there: copy bin/nvidia to it, and see bin/nvidia/run --help.

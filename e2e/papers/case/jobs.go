@@ -195,9 +195,10 @@ func (j *job) busy() (d time.Duration) {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// waves is into how many rounds of blocks a grid that fills a GPU is divided at most: more change
-// little and take longer to simulate.
-const waves = 16
+// waves is into how many rounds of blocks a grid that fills a GPU is divided at most. Most of the
+// real ones have a thousand or more, and take too long to simulate. A launch that begins beside the
+// end of another takes up to a round longer than alone, so slowdowns are overestimated.
+const waves = 64
 
 // on returns the job of a benchmark on a host. Host work takes times as long as fitted.
 func (b benchmark) on(h *host, times float64) *job {
