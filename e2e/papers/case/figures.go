@@ -157,14 +157,14 @@ func table6(e *evaluation) plot.Figure {
 	return f
 }
 
-// sensitivity is how the gain over SA depends on what is assumed.
+// sensitivity is how the gain over SA, and the GPUs' utilisation, depend on what is assumed.
 func sensitivity(evaluations ...*evaluation) plot.Figure {
 	f := plot.Figure{
-		Number: "S1", Title: "Throughput relative to SA, on average over W1 to W8, under other assumptions",
+		Number: "S1", Title: "Throughput relative to SA and utilisation, on average over W1 to W8, under other assumptions",
 		Paper: "CASE 2.2 and 2.0", Columns: []string{"what"},
 	}
 	for _, e := range evaluations {
-		f.Columns = append(f.Columns, e.name)
+		f.Columns = append(f.Columns, e.name, "% busy")
 	}
 	for _, v := range []struct {
 		name  string
@@ -178,12 +178,16 @@ func sensitivity(evaluations ...*evaluation) plot.Figure {
 		{"half the host work", func(c *cell) *result { return &c.half.own }},
 		{"double the host work", func(c *cell) *result { return &c.double.own }},
 		{"algorithm 3 with the authors' queue", func(c *cell) *result { return &c.alg3 }},
+		{"the same at half the host work", func(c *cell) *result { return &c.half.alg3 }},
 		{"algorithm 2 with the authors' queue", func(c *cell) *result { return &c.alg2 }},
+		{"CG with the most workers", func(c *cell) *result { return &c.cg[len(c.cg)-1] }},
+		{"the same at half the host work", func(c *cell) *result { return &c.half.cg[len(c.cg)-1] }},
+		{"SA", func(c *cell) *result { return &c.sa }},
 	} {
 		r := plot.Row{Name: v.name}
 		for _, e := range evaluations {
-			s := e.all(func(c *cell) float64 { return v.value(c).gain })
-			r.Values, r.Spread = append(r.Values, s.mean), append(r.Spread, s.spread)
+			s, busy := e.all(func(c *cell) float64 { return v.value(c).gain }), scaled(e.all(func(c *cell) float64 { return v.value(c).busy }))
+			r.Values, r.Spread = append(r.Values, s.mean, busy.mean), append(r.Spread, s.spread, busy.spread)
 		}
 		f.Rows = append(f.Rows, r)
 	}

@@ -16,6 +16,7 @@ type coRun struct {
 	groups    []*Group // with resident blocks
 	exclusive bool     // a launch without blocks of its own occupies the machine
 	pool      []*cohort
+	stalled   *Launch // the head for whose other blocks there was no room, until some leave
 	changed   bool    // whether cohorts came or left since share
 	stretch   float64 // how many times as long as alone launches wait for memory
 }
@@ -51,10 +52,14 @@ func (m *Machine) coDispatch() {
 	placed := false
 	for len(co.heads) > 0 {
 		l := co.heads[0]
+		if l == co.stalled {
+			break
+		}
 		if m.coPlace(l) {
 			placed = true
 		}
 		if l.unplaced > 0 {
+			co.stalled = l
 			break
 		}
 		co.heads = slices.Delete(co.heads, 0, 1)
@@ -102,6 +107,9 @@ func (m *Machine) coPlace(l *Launch) bool {
 		}
 		for sm := range co.free {
 			n := int(min(uint64(co.free[sm].times(need)), limit-c.n))
+			if n == 0 {
+				continue // full, or all are placed
+			}
 			c.perSM[sm] = n
 			c.n += uint64(n)
 			co.free[sm] = co.free[sm].add(need, -n)
@@ -204,7 +212,7 @@ func (m *Machine) coFinish(l *Launch, late time.Duration) {
 // release frees the resources of cohort i.
 func (co *coRun) release(i int) {
 	c := co.cohorts[i]
-	co.cohorts, co.changed = slices.Delete(co.cohorts, i, i+1), true
+	co.cohorts, co.changed, co.stalled = slices.Delete(co.cohorts, i, i+1), true, nil
 	if c.l.maxResident == 0 {
 		co.exclusive = false
 	} else {
@@ -239,6 +247,7 @@ func (co *coRun) settled(l *Launch) {
 // coEvict makes l's resident blocks leave by the given time. No more blocks of l become resident.
 func (m *Machine) coEvict(l *Launch, by time.Duration) {
 	co := &m.co
+	co.stalled = nil
 	cut := l.unplaced > 0
 	l.unplaced = 0
 	co.heads = slices.DeleteFunc(co.heads, func(h *Launch) bool { return h == l })
@@ -255,6 +264,7 @@ func (m *Machine) coEvict(l *Launch, by time.Duration) {
 
 // drop takes all of l off the machine.
 func (co *coRun) drop(l *Launch) {
+	co.stalled = nil
 	co.heads = slices.DeleteFunc(co.heads, func(h *Launch) bool { return h == l })
 	n := len(co.resident)
 	co.resident = slices.DeleteFunc(co.resident, func(f *Launch) bool { return f == l })
@@ -274,6 +284,7 @@ func (co *coRun) drop(l *Launch) {
 
 // withdraw takes back launches of a disabled group that have no resident blocks yet.
 func (co *coRun) withdraw(g *Group) {
+	co.stalled = nil
 	co.heads = slices.DeleteFunc(co.heads, func(l *Launch) bool { return l.channel.group == g && l.state == queued })
 }
 
