@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -50,11 +51,11 @@ func check(w io.Writer, dir string) error {
 			wrong = append(wrong, g.id+" is absent")
 			continue
 		}
-		line, err := json.Marshal(r)
-		if err != nil {
+		line := json.NewEncoder(w)
+		line.SetEscapeHTML(false)
+		if err := line.Encode(r); err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "%s\n", line)
 		switch {
 		case r.Met == nil:
 			unmeasured++
@@ -65,7 +66,7 @@ func check(w io.Writer, dir string) error {
 			met++
 		default:
 			missed++
-			if !explained(r.Why) {
+			if !explained(r.Why, dir) {
 				wrong = append(wrong, g.id+" is missed, without a why that names a profile")
 			}
 		}
@@ -77,10 +78,10 @@ func check(w io.Writer, dir string) error {
 	return nil
 }
 
-// explained reports whether a why names a profile.
-func explained(why string) bool {
+// explained reports whether a why names a profile that is in the directory.
+func explained(why, dir string) bool {
 	for _, p := range profiles {
-		if strings.Contains(why, p) {
+		if _, err := os.Stat(filepath.Join(dir, path.Base(p))); err == nil && strings.Contains(why, p) {
 			return true
 		}
 	}

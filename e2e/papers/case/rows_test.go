@@ -29,6 +29,9 @@ func pages(t *testing.T, change func(rows map[string]*row)) string {
 		}
 	}
 	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "case.md"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	data, err := json.Marshal(page)
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +57,9 @@ func TestCheck(t *testing.T) {
 		{"explained", func(rows map[string]*row) {
 			rows["sa_2gpu"].Met, rows["sa_2gpu"].Why = &no, "see docs/results/case.md"
 		}, `{"met":23,"missed":1,"unmeasured":8}`, ""},
+		{"explained by a page that is not there", func(rows map[string]*row) {
+			rows["sa_2gpu"].Met, rows["sa_2gpu"].Why = &no, "see docs/results/other.md"
+		}, `{"met":23,"missed":1,"unmeasured":8}`, "sa_2gpu is missed"},
 		{"not measured", func(rows map[string]*row) { rows["pass_us"].Met = nil }, `{"met":23,"missed":0,"unmeasured":9}`, "pass_us is not measured"},
 	} {
 		var out bytes.Buffer

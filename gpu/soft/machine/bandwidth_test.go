@@ -71,28 +71,37 @@ func TestEvictedBlocksLeaveInTime(t *testing.T) {
 	m := New(cfg, 0, nil)
 	var launches [2]Launch
 	for i := range launches {
-		g, _ := m.NewGroup()
-		c, _ := g.NewChannel()
+		g, err := m.NewGroup()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := g.NewChannel()
+		if err != nil {
+			t.Fatal(err)
+		}
 		launches[i] = Launch{Work: Work{Duration: 10 * ms, Blocks: 1, Need: Resources{Threads: 512}, Memory: 1}}
 		if err := c.Submit(&launches[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
-	m.Step(2 * ms)
-	m.Step(2 * ms)
-	m.Evict(&launches[0], ms)
-	for {
-		evs := m.Step(time.Second)
-		if evs == nil {
-			t.Fatal("nothing was evicted")
-		}
-		for _, e := range evs {
-			if e.Kind == Evicted {
-				if m.Now() != 3*ms {
-					t.Errorf("left at %v, want 3 ms", m.Now())
-				}
-				return
+	to := func(at time.Duration) (left bool) {
+		for evs := m.Step(at); evs != nil; evs = m.Step(at) {
+			for _, e := range evs {
+				left = left || e.Kind == Evicted
 			}
 		}
+		return left
+	}
+	to(2 * ms)
+	m.Evict(&launches[0], ms)
+	if to(2500 * us) {
+		t.Fatal("the launch left early")
+	}
+	m.Kill(&launches[1]) // now the other has the memory to itself
+	if to(2990 * us) {
+		t.Error("the launch left before its time")
+	}
+	if !to(3 * ms) {
+		t.Error("the launch has not left in time")
 	}
 }
