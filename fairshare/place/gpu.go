@@ -83,6 +83,7 @@ type GPU struct {
 	// Busy is the part of the time, 0 to 1, in which the GPU executed something, by accounting.
 	Busy float64
 
+	kind      int    // the first GPU of the same Spec
 	granted   uint64 // bytes of the queue's tasks
 	guarantee float64
 	warps     uint64 // resident warps of the queue's tasks

@@ -7,6 +7,17 @@ type occupancy struct {
 	next int // the SM that gets the next block
 	// warps and blocks are the sums of what is free.
 	warps, blocks uint64
+	// known are the latest shapes with how many of their blocks there is room for. They are valid
+	// until something is taken or given.
+	known  [8]room
+	knows  int // how many of them are set
+	oldest int // the one that is replaced next
+}
+
+// room is how many blocks of a shape fit.
+type room struct {
+	shape
+	blocks uint64
 }
 
 // sm is what is free on one SM.
@@ -67,21 +78,29 @@ func (o *occupancy) init(s *Spec) {
 	}
 }
 
-// fits reports whether all blocks of a request find room, at most as many as an idle GPU holds.
-func (o *occupancy) fits(s *Spec, r *Request) bool {
+// fits reports whether blocks of a shape find room.
+func (o *occupancy) fits(s *Spec, h shape, blocks uint64) bool {
 	o.init(s)
-	h, want := shapeOf(s, r), s.resident(r)
-	if want > o.blocks || want*uint64(h.warps) > o.warps {
-		return false
-	}
-	for i := range o.sms {
-		if n := uint64(o.sms[i].room(h)); n >= want {
-			return true
-		} else {
-			want -= n
+	return blocks <= o.blocks && blocks*uint64(h.warps) <= o.warps && blocks <= o.room(h)
+}
+
+// room returns how many blocks of a shape there is room for.
+func (o *occupancy) room(h shape) (blocks uint64) {
+	for i := range o.known[:o.knows] {
+		if o.known[i].shape == h {
+			return o.known[i].blocks
 		}
 	}
-	return want == 0
+	for i := range o.sms {
+		blocks += uint64(o.sms[i].room(h))
+	}
+	if o.knows < len(o.known) {
+		o.oldest = o.knows
+		o.knows++
+	}
+	o.known[o.oldest] = room{h, blocks}
+	o.oldest = (o.oldest + 1) % len(o.known)
+	return blocks
 }
 
 // take deals the blocks of a request round robin and returns where they are. Those that find no
@@ -124,6 +143,7 @@ func (o *occupancy) give(s *Spec, r *Request, got share) {
 // add changes what is free on SM i by n blocks of a shape, by sign.
 func (o *occupancy) add(i int, h shape, n int64, sign int64) {
 	m := &o.sms[i]
+	o.knows = 0
 	d := n * sign
 	m.blocks = uint32(int64(m.blocks) + d)
 	m.warps = uint32(int64(m.warps) + d*int64(h.warps))

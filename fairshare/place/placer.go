@@ -72,8 +72,18 @@ type Blocks struct{}
 
 // Place implements [Placer].
 func (Blocks) Place(gpus []GPU, may Set, r *Request) (int, bool) {
+	var h shape
+	var want uint64
+	kind := -1
 	for i := range gpus {
-		if may.Has(i) && gpus[i].sms.fits(&gpus[i].Spec, r) {
+		g := &gpus[i]
+		if !may.Has(i) {
+			continue
+		}
+		if kind != g.kind { // most hosts have GPUs of one kind
+			kind, h, want = g.kind, shapeOf(&g.Spec, r), g.resident(r)
+		}
+		if g.sms.fits(&g.Spec, h, want) {
 			return i, true
 		}
 	}

@@ -231,7 +231,7 @@ func NewQueue(cfg Config, gpus []Spec) (*Queue, error) {
 	}
 	_, q.tracked = cfg.Placer.(Blocks)
 	for i, s := range gpus {
-		q.gpus[i].Spec = s
+		q.gpus[i].Spec, q.gpus[i].kind = s, slices.Index(gpus, s)
 	}
 	return q, nil
 }
