@@ -16,7 +16,7 @@ type mishap struct {
 	oom int
 	// stuck is how many mixes had tasks that nothing could make go on.
 	stuck int
-	// passed is for how long a task was passed at most.
+	// passed is the longest time for which a task was passed.
 	passed time.Duration
 	// What there was: tasks, growth, moves to another GPU, moves to the host, deaths of guests and
 	// lost GPUs.

@@ -9,7 +9,7 @@ import (
 	"vgpud/gpu/soft/machine"
 )
 
-// holding is for how long a job holds its GPU memory.
+// holding is the part of its life in which a job holds its GPU memory.
 type holding uint8
 
 const (
@@ -28,7 +28,7 @@ type scheduler interface {
 	// begin is called when a task asks for a GPU. The scheduler answers with sim.place, at once or
 	// later, or with sim.crash.
 	begin(r *run)
-	// quiet tells whether a placed task only computes on the host.
+	// quiet is called when a placed task begins a step: quiet reports whether that is on the host.
 	quiet(r *run, quiet bool)
 	// free is called when a task has freed its memory, and exit when its process ends.
 	free(r *run)
