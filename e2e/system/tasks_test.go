@@ -183,6 +183,8 @@ func TestTasksFillFourGPUs(t *testing.T) {
 	}
 	// The guest's time on all of its GPUs is its own.
 	h.Until("an account of c's work", func() error {
+		works(t, all[2]) // until one is seen
+		works(t, all[3])
 		if v := h.VM("c"); v.GPUSeconds == 0 || v.GPUSecondsOwn == nil || *v.GPUSecondsOwn == 0 || v.Kernels < 2 {
 			return fmt.Errorf("%+v", v)
 		}
@@ -377,7 +379,7 @@ func TestTasksOfTheDead(t *testing.T) {
 	works(t, bystander)
 
 	// A program that gives up while it waits.
-	w = h.submit(heirs(h), 800*mib)
+	w = h.submit(h.guest(api.VMSpec{Name: "patient"}), 800*mib)
 	h.untilTask("a task that waits", "patient", waits)
 	w.cancel()
 	<-w.done
@@ -388,9 +390,6 @@ func TestTasksOfTheDead(t *testing.T) {
 		return nil
 	})
 }
-
-// heirs creates one more guest.
-func heirs(h *taskHost) *driver.Device { return h.guest(api.VMSpec{Name: "patient"}) }
 
 // TestTasksOfALostGPU kills a GPU. Its tasks fail, and after a reset begin anew where there is room.
 func TestTasksOfALostGPU(t *testing.T) {

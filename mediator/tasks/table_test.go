@@ -128,6 +128,10 @@ func TestRefusedTasks(t *testing.T) {
 	submit(t, x, 0, pinned, 60)
 	taken := []GPU{{Pinned: 50}, {Closed: true}}
 	wantDecisions(t, "two", x.Decide(0, taken), Decision{Key: over, Code: abi.ErrorLimit}, Decision{Key: pinned, Reason: abi.WaitMemory})
+	late := Key{"b", 0, 1} // asks when it is known what others have
+	submit(t, x, 0, late, 60)
+	wantDecisions(t, "another", x.Decide(0, taken), Decision{Key: late, Reason: abi.WaitMemory})
+	x.Free(0, late)
 	wantDecisions(t, "all closed", x.Decide(1, []GPU{{Closed: true}, {Closed: true}}), Decision{Key: pinned, Reason: abi.WaitGPU})
 	wantDecisions(t, "opened", x.Decide(2, []GPU{{Pinned: 50}, {}}), Decision{Key: pinned, GPU: 1, Granted: 60, Waited: 2})
 }
