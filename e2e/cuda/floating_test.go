@@ -1,0 +1,97 @@
+package cuda
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/mediator/api"
+)
+
+// running is a program that stays until its standard input ends.
+type running struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	in    io.Closer
+	lines *bufio.Scanner
+}
+
+func (g *guest) start(t *testing.T, name string, env ...string) *running {
+	t.Helper()
+	r := &running{t: t, cmd: g.command(t, name)}
+	r.cmd.Env = append(slices.Clone(g.env), env...)
+	in, err := r.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := r.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.in, r.lines = in, bufio.NewScanner(out)
+	return r
+}
+
+// line waits for the program's next line.
+func (r *running) line(want string) {
+	r.t.Helper()
+	if !r.lines.Scan() || r.lines.Text() != want {
+		r.t.Fatalf("printed %q, want %q (%v)", r.lines.Text(), want, r.lines.Err())
+	}
+}
+
+// end ends the program.
+func (r *running) end() {
+	r.t.Helper()
+	if err := r.in.Close(); err != nil {
+		r.t.Error(err)
+	}
+	r.line("done")
+	if err := r.cmd.Wait(); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// TestFloatingPrograms runs unchanged CUDA programs of several guests over two GPUs of 1 GiB. Those
+// for which no GPU has room wait, and none fails for what others have.
+func TestFloatingPrograms(t *testing.T) {
+	h := host.StartGPUs(t, 2, "dfq")
+	start := func(name string, env ...string) *running {
+		g := guestOf(t, h, api.VMSpec{Name: name, Float: true, MemoryLimitBytes: 700 << 20})
+		return g.start(t, "floating.c", env...)
+	}
+	a, b := start("a"), start("b")
+	a.line("700 MiB")
+	b.line("700 MiB")
+	c := start("c")
+	h.Until("c's task to wait", func() error {
+		all, err := h.Client.Tasks(t.Context())
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(all.Tasks, func(x api.Task) bool { return x.VM == "c" && x.State == api.TaskWaits }) {
+			return fmt.Errorf("%+v", all.Tasks)
+		}
+		return nil
+	})
+	small := start("small", "VGPU_TASK_MEMORY=200M") // there is room beside one of them
+	small.line("200 MiB")
+	a.end()
+	c.line("700 MiB")
+	b.end()
+	c.end()
+	small.end()
+	// A guest that does not float is served beside them as before.
+	plain := guestOf(t, h, api.VMSpec{Name: "plain"})
+	if out := plain.run(t, "vectoradd.c"); strings.TrimSpace(out) != "right" {
+		t.Errorf("printed %q", out)
+	}
+}
