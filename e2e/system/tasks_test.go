@@ -210,17 +210,26 @@ func TestTaskRequests(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
-	// None of that is in the way of a good one, nor of a context that does not float.
+	// None of that is in the way of a good one.
 	first := h.begin(dev, 300*mib)
-	works(t, contextOf(t, dev))
 	// What is beyond a's limit beside a's other contexts waits for those.
 	w := h.submit(dev, 201*mib)
 	h.untilTask("a task that waits for its guest's own", "a", func(x api.Task) bool { return x.Why == abi.WaitGuest.String() })
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.result(); err != nil {
-		t.Error(err)
+	second, err := w.result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// One that doesn't say what it needs has all that the guest may have.
+	whole := contextOf(t, dev)
+	works(t, whole)
+	if p, err := whole.Placement(); err != nil || p.State != abi.TaskPlaced || p.Granted != 500*mib {
+		t.Errorf("placement %+v, %v", p, err)
 	}
 	for name, s := range map[string]api.VMSpec{
 		"on one GPU":             {Name: "b", Float: true, GPU: host.GPUName},

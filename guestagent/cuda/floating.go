@@ -13,21 +13,17 @@ import (
 // will ever take, where the virtual GPU floats: bytes, or with K, M or G behind.
 const taskMemoryVariable = "VGPU_TASK_MEMORY"
 
-// contextOptions returns how the program's contexts are made. Where the virtual GPU floats, they do:
-// each waits until a GPU of the host has the memory that the program asks for, or the guest's whole
-// limit if the program says nothing.
+// contextOptions returns how the program's contexts are made. Where the virtual GPU floats, each waits
+// until a GPU of the host has the memory that the program asks for, or the guest's whole limit if the
+// program says nothing.
 func (d *Driver) contextOptions() driver.ContextOptions {
 	o := driver.ContextOptions{Preempt: d.preempt}
 	info := d.gpu.Info()
 	if info.Features&abi.FeatureFloating == 0 {
 		return o
 	}
-	memory := info.MemoryBytes
-	if n, ok := parseBytes(d.getenv(taskMemoryVariable)); ok && (memory == 0 || n < memory) {
-		memory = n
-	}
-	if memory > 0 {
-		o.Task = &driver.Task{MemoryBytes: memory}
+	if n, ok := parseBytes(d.getenv(taskMemoryVariable)); ok && (info.MemoryBytes == 0 || n < info.MemoryBytes) {
+		o.Task = &driver.Task{MemoryBytes: n}
 	}
 	return o
 }

@@ -1,6 +1,11 @@
 package cuda
 
-import "testing"
+import (
+	"testing"
+
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
+)
 
 func TestParseBytes(t *testing.T) {
 	for s, want := range map[string]uint64{
@@ -9,6 +14,22 @@ func TestParseBytes(t *testing.T) {
 	} {
 		if got, ok := parseBytes(s); got != want || ok != (want > 0) {
 			t.Errorf("%q: %d, %v, want %d", s, got, ok, want)
+		}
+	}
+}
+
+// TestTaskMemory: the variable says what a program's contexts ask for.
+func TestTaskMemory(t *testing.T) {
+	for value, want := range map[string]driver.Placement{"3M": {State: abi.TaskPlaced, Granted: 3 << 20}, "": {GPU: -1}} {
+		t.Setenv(taskMemoryVariable, value)
+		c, _ := newCall(t)
+		var h Handle
+		if r := c.CtxCreateV2(&h, 0, 0); r != Success {
+			t.Fatal(r)
+		}
+		got, err := get[Context](&c.d.objects, h).gpu.Placement()
+		if err != nil || got != want {
+			t.Errorf("%q: %+v, %v, want %+v", value, got, err, want)
 		}
 	}
 }

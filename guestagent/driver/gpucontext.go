@@ -23,8 +23,9 @@ type ContextOptions struct {
 	// Preempt configures preemptible kernels. nil means the agent's setting for a device that it
 	// shares, and otherwise no preemptible kernels.
 	Preempt *PreemptOptions
-	// Task, if set, has the context float: the host places it on one of its GPUs that has room for
-	// the task, and NewContext waits for that. Needs [abi.FeatureFloating].
+	// Task is what the context needs, if the guest floats ([abi.FeatureFloating]): the host places it
+	// on one of its GPUs that has room for that, and NewContext waits until one has. nil is all the
+	// memory that the guest may have.
 	Task *Task
 }
 

@@ -77,9 +77,7 @@ func (r *registers) begin(slot int, s abi.ContextState, kind actionKind) {
 	c.generation++
 	r.setContext(slot, s, abi.ErrorNone)
 	x := Context{ContextRef: r.contextRef(slot), Tag: c.tag, Version: r.version, Features: r.features}
-	if c.floats() {
-		x.Floats = true
-		x.Task, _ = abi.DecodeTaskRequest(&c.request) // checked at create, and not changed since
+	if x.Task, x.Floats, _ = r.taskOf(c); x.Floats { // checked at create, and not changed since
 		c.task = taskRow{state: abi.TaskWaits}
 	}
 	r.todo = append(r.todo, action{kind: kind, context: x})

@@ -59,9 +59,9 @@ func checkTables(t interface{ Fatalf(string, ...any) }, r *registers) {
 	for i := range r.contexts {
 		c := &r.contexts[i]
 		switch q, code := abi.DecodeTaskRequest(&c.request); {
-		case c.task.state != abi.TaskNone && (!c.floats() || c.state == abi.ContextFree || code != abi.ErrorNone || q.Memory == 0):
+		case c.task.state != abi.TaskNone && (!c.hasRequest() || c.state == abi.ContextFree || code != abi.ErrorNone || q.Memory == 0):
 			t.Fatalf("context %d, %v with flags %#x, is a task: %+v, asks for %+v (%v)", i, c.state, c.flags, c.task, q, code)
-		case c.state != abi.ContextFree && c.floats() && c.task.state == abi.TaskNone:
+		case c.state != abi.ContextFree && c.hasRequest() && c.task.state == abi.TaskNone:
 			t.Fatalf("context %d, %v, floats and is no task", i, c.state)
 		}
 		if c.state > abi.ContextDestroying || c.channels != channels[i] {

@@ -57,26 +57,44 @@ func (r *registers) storeTask(slot int, reg, v uint32) abi.ErrorCode {
 
 // checkTask returns why a context can't be created with its flags and its row of the task table.
 func (r *registers) checkTask(c *contextSlot) abi.ErrorCode {
-	if !c.floats() {
-		return abi.ErrorNone
-	}
-	if r.version < abi.Version1_3 || r.features&abi.FeatureFloating == 0 {
+	if c.hasRequest() && !r.floats() {
 		return abi.ErrorBadFlags
 	}
-	q, code := abi.DecodeTaskRequest(&c.request)
+	q, _, code := r.taskOf(c)
 	if limit := r.cfg.MemoryBytes; code == abi.ErrorNone && limit > 0 && q.Memory > limit {
 		return abi.ErrorLimit
 	}
 	return code
 }
 
-// floats reports whether the context has no GPU of its own.
-func (c *contextSlot) floats() bool { return abi.ContextFlagsBits(c.flags)&abi.ContextFloats != 0 }
+// floats reports whether the guest's contexts float: the host offers that, and the driver knows it.
+func (r *registers) floats() bool {
+	return r.version >= abi.Version1_3 && r.features&abi.FeatureFloating != 0
+}
+
+// hasRequest reports whether the context's row of the task table says what it asks for.
+func (c *contextSlot) hasRequest() bool {
+	return abi.ContextFlagsBits(c.flags)&abi.ContextFloats != 0
+}
+
+// taskOf returns what a context asks for, and whether it floats at all. One whose row does not count
+// asks for all that its guest may have.
+func (r *registers) taskOf(c *contextSlot) (q abi.TaskRequest, floats bool, code abi.ErrorCode) {
+	switch {
+	case !r.floats():
+		return abi.TaskRequest{}, false, abi.ErrorNone
+	case c.hasRequest():
+		q, code = abi.DecodeTaskRequest(&c.request)
+		return q, true, code
+	default:
+		return abi.TaskRequest{Memory: r.cfg.MemoryBytes}, r.cfg.MemoryBytes > 0, abi.ErrorNone
+	}
+}
 
 // creating returns the slot that ref names if it floats and its executor is not there yet, or nil.
 func (r *registers) creating(ref ContextRef) *contextSlot {
 	c := r.liveContext(ref)
-	if c == nil || !c.floats() || c.state != abi.ContextCreating && c.state != abi.ContextResetting {
+	if c == nil || c.task.state == abi.TaskNone || c.state != abi.ContextCreating && c.state != abi.ContextResetting {
 		return nil
 	}
 	return c

@@ -127,3 +127,18 @@ func TestPlainContextOfFloatingGuest(t *testing.T) {
 		t.Errorf("row of a context that does not float: %v", got)
 	}
 }
+
+// TestContextWithoutRequest is a context without the flag of a driver that knows contexts that float:
+// it asks for all that its guest may have, whatever is in its row.
+func TestContextWithoutRequest(t *testing.T) {
+	r := floating(t, abi.Newest)
+	r.set(abi.TaskRow(0, abi.TaskMemoryLo), 7)
+	r.set(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlCreate))
+	want := abi.TaskRequest{Memory: 5 << 32}
+	if todo := r.take(); len(todo) != 1 || !todo[0].context.Floats || todo[0].context.Task != want {
+		t.Errorf("actions: %+v", todo)
+	}
+	if got := r.row(0); got[0] != uint32(abi.TaskWaits) {
+		t.Errorf("its row is %v", got)
+	}
+}

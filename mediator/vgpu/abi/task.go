@@ -4,8 +4,9 @@ package abi
 type ContextFlagsBits uint32
 
 const (
-	// ContextFloats has the host choose the context's GPU by the context's row of the task table,
-	// when it has room. Needs [FeatureFloating].
+	// ContextFloats has the host go by the context's row of the task table when it chooses a GPU for
+	// the context. Needs [FeatureFloating]. Without the flag a context of a guest that floats asks
+	// for all the memory that the guest may have.
 	ContextFloats ContextFlagsBits = 1 << iota
 
 	contextFlagsEnd
