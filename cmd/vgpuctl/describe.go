@@ -86,7 +86,7 @@ func identityOf(v *api.VM) (s section) {
 		s.add("Lost at", v.LostAt.UTC().Format(time.DateTime+" MST"))
 	}
 	s.add("Silent", v.Silent)
-	s.add("GPU", v.GPU)
+	s.add("GPU", vmGPU(*v))
 	s.add("Owner", v.Owner)
 	s.add("Domain", v.Domain)
 	s.add("Domain UUID", v.DomainUUID)

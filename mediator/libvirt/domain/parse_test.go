@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		Name: "web1", UUID: testUUID, Type: "kvm", Machine: "pc-q35-10.1",
 		Owner: &Owner{"+64055", "+109"}, SharedMemory: true,
 		GPUs: Devices{
-			{Weight: 2, Cap: 0.5, Guarantee: 0.1, PriorityCeiling: 3, Memory: 4 << 30, GPU: "any", KernelTimeLimit: 10 * time.Second, BAR2: 64 << 20},
+			{Weight: 2, Cap: 0.5, Guarantee: 0.1, PriorityCeiling: 3, Memory: 4 << 30, GPU: "any", Float: true, KernelTimeLimit: 10 * time.Second, BAR2: 64 << 20},
 			{KernelTimeLimit: api.NoTimeLimit},
 		},
 		Devices: []Device{
@@ -48,7 +48,7 @@ func TestParse(t *testing.T) {
 		t.Error(err)
 	}
 	spec := api.VMSpec{
-		Name: "web1", Domain: "web1", DomainUUID: testUUID, GPU: "any", Weight: 2, Cap: 0.5, Guarantee: 0.1, PriorityCeiling: 3,
+		Name: "web1", Domain: "web1", DomainUUID: testUUID, GPU: "any", Float: true, Weight: 2, Cap: 0.5, Guarantee: 0.1, PriorityCeiling: 3,
 		BAR2Bytes: 64 << 20, MemoryLimitBytes: 4 << 30, KernelTimeLimit: 10 * time.Second, Socket: "/run/vgpud/domains/" + testUUID + "/gpu0.sock",
 	}
 	if diff := cmp.Diff(spec, got.Spec(0, "web1")); diff != "" {
@@ -75,6 +75,8 @@ func TestParseRefuses(t *testing.T) {
 		"cap above 1":       {gpu(`cap="50"`), `line 6: <vgpud:gpu>: attribute cap: "50": want a number from 0 to 1`},
 		"cap in percent":    {gpu(`cap="50%"`), `line 6: <vgpud:gpu>: attribute cap: "50%": want a number from 0 to 1`},
 		"guarantee":         {gpu(`guarantee="1.5"`), `line 6: <vgpud:gpu>: attribute guarantee: "1.5": want a number from 0 to 1`},
+		"floats on one":     {gpu(`float="yes" gpu="gpu1"`), `line 6: <vgpud:gpu>: a guest that floats is on whichever GPU has room: want no gpu "gpu1"`},
+		"floats perhaps":    {gpu(`float="1"`), `line 6: <vgpud:gpu>: attribute float: "1": want yes or no`},
 		"guarantee and cap": {gpu(`cap="0.2" guarantee="0.5"`), `line 6: <vgpud:gpu>: a guarantee of 0.5 is more than the cap, 0.2: want at most the cap`},
 		"priority":          {gpu(`priority="16"`), `line 6: <vgpud:gpu>: attribute priority: "16": want a whole number from 0 to 15`},
 		"priority huge":     {gpu(`priority="99999999999999999999"`), `line 6: <vgpud:gpu>: attribute priority: "99999999999999999999": want a whole number from 0 to 15`},
