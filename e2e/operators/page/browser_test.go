@@ -155,6 +155,20 @@ func (b *browser) click(selector string) {
 	b.run(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
+// openDialog clicks a button until the dialog that it opens is there. What is drawn anew can move the
+// button between the moment at which it is found and the click, as under a person's hand.
+func (b *browser) openDialog(button string) {
+	b.t.Helper()
+	const open = `document.getElementById("change").open`
+	host.Until(b.t, waitLimit, "the dialog", func() error {
+		if eval[bool](b, open) {
+			return nil
+		}
+		b.click(button)
+		return errors.New(open + " is false")
+	})
+}
+
 // picture takes a screenshot of what the window shows, and writes it where -screenshots says. It
 // fails the test if the picture has hardly any colours.
 func (b *browser) picture(name string) {

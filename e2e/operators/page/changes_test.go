@@ -81,8 +81,7 @@ func TestOperatorChanges(t *testing.T) {
 	open := func() {
 		t.Helper()
 		b.until("the guest", `document.querySelector("#guest-table .actions button") !== null`)
-		b.click("#guest-table tbody tr:nth-of-type(1) .actions button")
-		b.until("the dialog", `document.getElementById("change").open`)
+		b.openDialog("#guest-table tbody tr:nth-of-type(1) .actions button")
 	}
 	confirmation := `document.getElementById("change-confirm").innerText`
 

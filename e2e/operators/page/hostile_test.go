@@ -63,9 +63,9 @@ func TestHostileNames(t *testing.T) {
 		for i := range hostileNames {
 			row := `#guest-table tbody tr:nth-of-type(` + number(i+1) + `)`
 			b.click(row + ` th button`)
-			b.click(row + ` .actions button`)
-			b.until("the dialog", `document.getElementById("change").open`)
+			b.openDialog(row + ` .actions button`)
 			b.click("#change-cancel")
+			b.until("the end of the dialog", `!document.getElementById("change").open`)
 		}
 		if eval[bool](b, `"pwned" in window`) {
 			t.Error("a name was run")

@@ -118,8 +118,7 @@ func TestAccessibility(t *testing.T) {
 			b.until("the table", `document.querySelectorAll("#chart-table tbody tr").length > 1`)
 			state := fmt.Sprintf("%d pixels wide, dark %v", width, dark)
 			check(state)
-			b.click(".actions button")
-			b.until("the dialog", `document.getElementById("change").open`)
+			b.openDialog(".actions button")
 			check(state + ", with the dialog")
 			b.click("#change-cancel")
 		}

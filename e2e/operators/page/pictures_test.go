@@ -26,7 +26,7 @@ func TestPictures(t *testing.T) {
 	b.run(chromedp.Func(evaluates(`document.getElementById("guests").scrollIntoView()`)))
 	b.picture("web-phone")
 	b.size(1080, 700, 1, false)
-	b.click("#guest-table tbody tr:nth-of-type(6) .actions button")
+	b.openDialog("#guest-table tbody tr:nth-of-type(6) .actions button")
 	b.fill("#field-weight", "2")
 	b.click("#change-next")
 	b.until("the confirmation", `!document.getElementById("change-confirm").hidden`)
