@@ -87,9 +87,6 @@ func featuresOf(s *ipc.Spec) abi.Features {
 	for _, g := range s.Floats {
 		f &= executor.FeaturesOf(g.Kind)
 	}
-	if len(s.Floats) > 0 {
-		f |= abi.FeatureFloating
-	}
 	return f
 }
 

@@ -60,6 +60,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(o.Spec.Floats) > 0 {
+		o.Features |= abi.FeatureFloating
+	}
 	b := newExecutors(o.Spec, pages[home], o.Command, clock.Real{}, log)
 	b.pages, b.homeGPU = pages, home
 	dev, err := vgpu.New(vgpu.Config{

@@ -1,0 +1,154 @@
+package daemon
+
+import (
+	"encoding/json"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"vgpud/gpu"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/statefile"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// roomyGPU is an idle GPU with memory.
+type roomyGPU struct{ idleGPU }
+
+func (roomyGPU) Properties() gpu.Properties {
+	return gpu.Properties{Name: "roomy", SMs: 4, MemoryBytes: 64 << 20}
+}
+
+// floating creates a guest that floats, with its driver.
+func (d *daemon) floating(name string) *driver.Device {
+	d.t.Helper()
+	return attach(d.t, d.createVM(api.VMSpec{Name: name, BAR2Bytes: 16 << 20, Float: true}).Socket)
+}
+
+// task returns the state of the host's only task, or "".
+func (d *daemon) task() string {
+	d.t.Helper()
+	all := d.service.Tasks().Tasks
+	switch len(all) {
+	case 0:
+		return ""
+	case 1:
+		return all[0].State
+	}
+	d.t.Fatalf("tasks: %+v", all)
+	return ""
+}
+
+// TestGrantIsSavedFirst: where it can't be saved what a context is granted, it waits, and begins once
+// it can.
+func TestGrantIsSavedFirst(t *testing.T) {
+	var full atomic.Bool
+	refused := make(chan struct{}, 1)
+	files := statefile.Files{Fault: func(s statefile.Step, path string) error {
+		if s != statefile.Write || !full.Load() {
+			return nil
+		}
+		select {
+		case refused <- struct{}{}:
+		default:
+		}
+		return unix.ENOSPC
+	}}
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, files, "gpu0", "gpu1")
+	dev := d.floating("a")
+	full.Store(true)
+	begun := make(chan error, 1)
+	go func() {
+		_, err := dev.NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: 1 << 20}})
+		begun <- err
+	}()
+	select {
+	case <-refused:
+	case err := <-begun:
+		t.Fatal(err)
+	}
+	until(t, "the context waits", func() bool { return d.task() == api.TaskWaits })
+	select {
+	case err := <-begun:
+		t.Fatalf("a context has a GPU that was not saved (%v)", err)
+	default:
+	}
+	if n := len(d.executors("a")); n != 0 {
+		t.Errorf("%d executors of a context that waits", n)
+	}
+	full.Store(false)
+	if err := <-begun; err != nil {
+		t.Fatal(err)
+	}
+	saved, err := readState(d.service.guestDir("a"))
+	if err != nil || len(saved.Tasks) != 1 || saved.Tasks[0].Memory != 1<<20 {
+		t.Errorf("saved: %+v, %v", saved, err)
+	}
+}
+
+// TestHostileTasks sends what no guest's process sends, and a request for each of many generations of
+// a slot.
+func TestHostileTasks(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+	d.floating("a")
+	plain := d.create("plain")
+	g := d.guest("a")
+	send := func(g *guest, kind ipc.Kind, body any) {
+		b, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.service.handleTask(g, &ipc.Message{Kind: kind, Body: b})
+	}
+	for name, body := range map[string]any{
+		"not a task": 7, "a negative slot": ipc.Task{Slot: -1, Memory: 1}, "a slot too high": ipc.Task{Slot: ipc.MaxContexts, Memory: 1},
+		"no memory": ipc.Task{}, "2^64-1 bytes": ipc.Task{Memory: 1<<64 - 1}, "blocks of too many threads": ipc.Task{Memory: 1, Blocks: 1, Threads: abi.MaxTaskThreads + 1},
+	} {
+		send(g, ipc.KindTask, body)
+		send(g, ipc.KindTaskGone, body)
+		if all := d.service.Tasks().Tasks; len(all) != 0 {
+			t.Errorf("%s: %+v", name, all)
+		}
+	}
+	send(d.guest(plain.Name), ipc.KindTask, ipc.Task{Memory: 1}) // it does not float
+	for i := range uint32(10_000) {
+		send(g, ipc.KindTask, ipc.Task{Slot: 3, Generation: i, Memory: 64 << 20})
+		send(g, ipc.KindTask, ipc.Task{Slot: 3, Generation: i, Memory: 64 << 20})
+	}
+	if all := d.service.Tasks().Tasks; len(all) != 1 || all[0].VM != "a" || all[0].Context != 3 {
+		t.Errorf("tasks: %+v", all)
+	}
+	send(g, ipc.KindTaskGone, ipc.Task{Slot: 3, Generation: 1}) // gone long since
+	if d.task() == "" {
+		t.Error("the end of an earlier context took the place of a later one")
+	}
+	send(g, ipc.KindTaskGone, ipc.Task{Slot: 3, Generation: 9_999})
+	until(t, "it is gone", func() bool { return d.task() == "" })
+}
+
+// TestFloatsOver: a guest floats over the GPUs of its own GPU's kind.
+func TestFloatsOver(t *testing.T) {
+	s := &Service{}
+	for _, c := range []GPUConfig{{Name: "a", Kind: kindSoft}, {Name: "b", Kind: "other"}, {Name: "c", Kind: kindSoft}} {
+		s.devices = append(s.devices, &device{config: c})
+	}
+	got := s.floatsOver(s.devices[2])
+	if len(got) != 2 || got[0].Name != "a" || got[1].Name != "c" {
+		t.Errorf("over %+v", got)
+	}
+	for range 40 {
+		s.devices = append(s.devices, &device{config: GPUConfig{Name: "more", Kind: kindSoft}})
+	}
+	last := &device{config: GPUConfig{Name: "last", Kind: kindSoft}}
+	s.devices = append(s.devices, last)
+	if got := s.floatsOver(last); len(got) != ipc.MaxGPUs || got[ipc.MaxGPUs-1].Name != "last" {
+		t.Errorf("over %d GPUs, the last one %s", len(got), got[len(got)-1].Name)
+	}
+	if err := s.checkFloat(0); !errors.Is(err, api.ErrInvalid) {
+		t.Errorf("a guest without a limit: %v", err)
+	}
+}
