@@ -84,7 +84,12 @@ type busyGuest struct {
 // stopped or the test ends.
 func newBusyGuest(t *testing.T, h *host.Host, s api.VMSpec, iterations int) *busyGuest {
 	t.Helper()
-	gpu := newContext(t, h, s)
+	return keepBusy(t, s.Name, newContext(t, h, s), iterations)
+}
+
+// keepBusy has a guest's context always have kernels of that many iterations waiting.
+func keepBusy(t *testing.T, name string, gpu *driver.Context, iterations int) *busyGuest {
+	t.Helper()
 	k, ok := corpus.ByName("throttle")
 	if !ok {
 		t.Fatal("the corpus has no throttle")
@@ -117,7 +122,7 @@ func newBusyGuest(t *testing.T, h *host.Host, s api.VMSpec, iterations int) *bus
 				err = gpu.Own().Enqueue(ctx, p, &l.Steps[0])
 			}
 			if err != nil && ctx.Err() == nil {
-				t.Errorf("%s: %v", s.Name, err)
+				t.Errorf("%s: %v", name, err)
 				return
 			}
 		}
