@@ -12,6 +12,7 @@ import (
 
 	"vgpud/e2e/host"
 	"vgpud/e2e/proc"
+	"vgpud/guestagent/agent"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 	"vgpud/mediator/vgpu/abi"
@@ -230,6 +231,17 @@ func TestTaskRequests(t *testing.T) {
 	works(t, whole)
 	if p, err := whole.Placement(); err != nil || p.State != abi.TaskPlaced || p.Granted != 500*mib {
 		t.Errorf("placement %+v, %v", p, err)
+	}
+	// The agent's check needs less, and runs beside it once there is room.
+	if err := whole.Close(); err != nil {
+		t.Fatal(err)
+	}
+	most := h.begin(dev, 430*mib)
+	if r, err := agent.Check(ctx, nil, dev, agent.CheckOptions{}); err != nil || !r.OK {
+		t.Errorf("check: %+v, %v", r, err)
+	}
+	if err := most.Close(); err != nil {
+		t.Fatal(err)
 	}
 	for name, s := range map[string]api.VMSpec{
 		"on one GPU":             {Name: "b", Float: true, GPU: host.GPUName},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
 )
 
 //go:embed check.ptx
@@ -55,7 +56,7 @@ type CheckResult struct {
 // is ctx's or the device's.
 func Check(ctx context.Context, bus driver.Bus, dev *driver.Device, o CheckOptions) (r CheckResult, err error) {
 	r.Vectors = dev.Info().Vectors
-	gpu, err := dev.NewContext(ctx, driver.ContextOptions{})
+	gpu, err := dev.NewContext(ctx, driver.ContextOptions{Task: checkTask(dev.Info())})
 	if err != nil {
 		return r, err
 	}
@@ -122,6 +123,15 @@ func compute(ctx context.Context, gpu *driver.Context, mod *driver.Module) error
 func expected(i, seed uint32) uint32 {
 	h := (i ^ seed) * 2654435761
 	return h ^ h>>16
+}
+
+// checkTask returns what a check needs of a device that floats, where its context need not wait for
+// all the memory that the guest may have; nil on others.
+func checkTask(i driver.Info) *driver.Task {
+	if i.Features&abi.FeatureFloating == 0 || i.MemoryBytes == 0 {
+		return nil
+	}
+	return &driver.Task{MemoryBytes: min(i.MemoryBytes, 64<<20)}
 }
 
 // CheckBus opens a virtual GPU, checks it and closes it. Errors are in the result.

@@ -253,6 +253,20 @@ func TestForeignSlots(t *testing.T) {
 	check(t, otherDev.Close())
 }
 
+// TestTenantsFloat has a program's context float on a device that the agent shares.
+func TestTenantsFloat(t *testing.T) {
+	g := start(t, kernels(0), agent.Options{}, address)
+	_, dev := g.dial(t, allot.Ask{Channels: 2})
+	gpu, err := dev.NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: 1 << 20, Blocks: 1, Threads: 32}})
+	check(t, err)
+	check(t, gpu.Close())
+	_, err = dev.NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{}})
+	if !errors.Is(err, abi.ErrorBadRequest) {
+		t.Errorf("a context of no memory: %v", err)
+	}
+	check(t, dev.Close())
+}
+
 // TestRudeTenants sends what no driver sends.
 func TestRudeTenants(t *testing.T) {
 	g := start(t, kernels(0), agent.Options{}, address)
