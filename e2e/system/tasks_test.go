@@ -297,6 +297,10 @@ func TestTasksOutliveTheDaemon(t *testing.T) {
 	a, b, c := h.guest(api.VMSpec{Name: "a"}), h.guest(api.VMSpec{Name: "b"}), h.guest(api.VMSpec{Name: "c"})
 	first, second := h.begin(a, 600*mib), h.begin(b, 700*mib)
 	h.begin(c, 400*mib) // beside the first: there is no room elsewhere
+	lower := uint64(100 * mib)
+	if _, err := h.Client.UpdateVM(t.Context(), "c", api.VMUpdate{MemoryLimitBytes: &lower}); err != nil {
+		t.Fatal(err) // it takes nothing away
+	}
 	before := h.tasks()
 	if err := h.Daemon.Kill(); err != nil {
 		t.Fatal(err)
@@ -504,4 +508,51 @@ func TestTaskShares(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// oldBus is the bus of a device of version 1.2, as a driver sees it that knows no newer one.
+type oldBus struct{ driver.Bus }
+
+func (b oldBus) Read(offset uint32) (uint32, error) {
+	if offset == abi.RegVersion {
+		return uint32(abi.Version1_2), nil
+	}
+	return b.Bus.Read(offset)
+}
+
+// TestTasksBesideOldDrivers: a driver of version 1.2 in a guest that floats has its contexts on the
+// guest's own GPU, as before, and what they have taken there is granted to nobody.
+func TestTasksBesideOldDrivers(t *testing.T) {
+	ctx := t.Context()
+	h := newTaskHost(t, 2)
+	v := h.NewVM(api.VMSpec{Name: "old", Float: true})
+	bus, err := driver.DialVFIOUser(ctx, v.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev, err := driver.Open(ctx, oldBus{bus})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := dev.Info().Version; got != abi.Version1_2 {
+		t.Fatalf("version %v", got)
+	}
+	old := contextOf(t, dev)
+	works(t, old)
+	if _, err := old.Alloc(ctx, 500*mib); err != nil {
+		t.Fatal(err)
+	}
+	if all := h.tasks(); len(all) != 0 {
+		t.Errorf("tasks: %+v", all)
+	}
+	gpu := h.begin(h.guest(api.VMSpec{Name: "a"}), 600*mib)
+	if got := fmt.Sprint("gpu", h.gpuOf(gpu)); got == h.VM("old").GPU {
+		t.Errorf("placed on %s, where another guest has taken 500 MiB", got)
+	}
+	works(t, old)
 }

@@ -110,9 +110,13 @@ func (s *Service) largestGPU() (most uint64) {
 
 // admitTasks tells the table what a guest is granted.
 func (s *Service) admitTasks(g *guest) {
-	if !g.floats() {
-		return
+	if g.floats() {
+		s.admitWith(g, g.terms().MemoryLimitBytes)
 	}
+}
+
+// admitWith is admitTasks with a memory limit, in bytes.
+func (s *Service) admitWith(g *guest, memory uint64) {
 	terms := g.terms()
 	var may taskplace.Set
 	for _, p := range g.all() {
@@ -121,7 +125,7 @@ func (s *Service) admitTasks(g *guest) {
 	var err error
 	s.tasks.locked(func(t *tasks.Table) {
 		err = t.Admit(s.clock.Now(), g.spec.Name, tasks.Guest{
-			Weight: terms.Weight, Guarantee: terms.Guarantee, Memory: terms.MemoryLimitBytes, GPUs: may,
+			Weight: terms.Weight, Guarantee: terms.Guarantee, Memory: memory, GPUs: may,
 		})
 	})
 	if err != nil {
@@ -137,11 +141,18 @@ func (s *Service) restoreTasks(g *guest, saved *savedState) {
 	if !g.floats() {
 		return
 	}
-	s.admitTasks(g)
+	var left []savedTask
+	had := uint64(0)
 	for _, k := range saved.Tasks {
-		if !slices.Contains(g.introduced, k.Task) {
-			continue // it ended while no daemon ran
+		if slices.Contains(g.introduced, k.Task) { // else it ended while no daemon ran
+			left = append(left, k)
+			had += k.Memory
 		}
+	}
+	// A limit that was lowered takes nothing away.
+	s.admitWith(g, max(had, g.terms().MemoryLimitBytes))
+	defer s.admitTasks(g)
+	for _, k := range left {
 		var err error
 		s.tasks.locked(func(t *tasks.Table) {
 			err = t.Adopt(s.clock.Now(), g.key(&k.Task), requestOf(&k.Task), s.tasks.index(k.GPU), k.Waited)
