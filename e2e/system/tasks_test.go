@@ -4,14 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
 	"vgpud/e2e/proc"
+	"vgpud/gpu/corpus"
 	"vgpud/guestagent/agent"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
@@ -555,4 +559,59 @@ func TestTasksBesideOldDrivers(t *testing.T) {
 		t.Errorf("placed on %s, where another guest has taken 500 MiB", got)
 	}
 	works(t, old)
+}
+
+// TestTasksInAnyOrder has guests begin and end contexts of all sizes at the same time, each of which
+// takes nearly all that it asked for. None fails for what others have, whatever waits for what, and
+// all that they compute is right.
+func TestTasksInAnyOrder(t *testing.T) {
+	const guests, workers, rounds, others = 4, 2, 6, 16 * mib // for modules and the like
+	h := newTaskHost(t, 3)
+	var wg sync.WaitGroup
+	for i := range guests {
+		dev := h.guest(api.VMSpec{Name: fmt.Sprint("guest", i), Weight: float64(1 + i)})
+		for j := range workers {
+			random := rand.New(rand.NewPCG(uint64(i), uint64(j)))
+			wg.Go(func() {
+				for range rounds {
+					memory := (50 + random.Uint64N(900)) * mib
+					gpu, err := dev.NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: memory}})
+					if err == nil {
+						_, err = gpu.Alloc(t.Context(), memory-others)
+					}
+					if err == nil {
+						err = runs(t, gpu)
+					}
+					if err == nil {
+						err = gpu.Close()
+					}
+					if err != nil {
+						t.Errorf("guest %d, a context of %d MiB: %v", i, memory/mib, err)
+						return
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	h.Until("all to be given back", func() error {
+		if all := h.tasks(); len(all) > 0 {
+			return fmt.Errorf("tasks: %+v", all)
+		}
+		return nil
+	})
+	all, err := h.Client.Tasks(t.Context())
+	if err != nil || all.Waits.Count != guests*workers*rounds {
+		t.Errorf("%d tasks were placed, want %d (%v)", all.Waits.Count, guests*workers*rounds, err)
+	}
+}
+
+// runs runs a kernel in a context and checks its result.
+func runs(t *testing.T, gpu *driver.Context) error {
+	k, _ := corpus.ByName("scan")
+	l, err := workload.NewLoad(t.Context(), gpu, k.PTX(corpus.SM80), k.Case(corpus.Trivial, 1))
+	if err != nil {
+		return err
+	}
+	return l.Run(t.Context(), gpu.Own())
 }
