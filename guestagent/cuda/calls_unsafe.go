@@ -260,6 +260,13 @@ var calls = [...]func(*Call, *words) Result{
 	185: func(c *Call, a *words) Result {
 		return c.ParamSetv(Handle(a[0]), int32(a[1]), address(&a[2]), uint32(a[3]))
 	}, // cuParamSetv
+	236: func(c *Call, a *words) Result {
+		return c.DeviceGetGraphMemAttribute(int32(a[0]), uint32(a[1]), address(&a[2]))
+	}, // cuDeviceGetGraphMemAttribute
+	237: func(c *Call, a *words) Result { return c.DeviceGraphMemTrim(int32(a[0])) }, // cuDeviceGraphMemTrim
+	238: func(c *Call, a *words) Result {
+		return c.DeviceSetGraphMemAttribute(int32(a[0]), uint32(a[1]), address(&a[2]))
+	}, // cuDeviceSetGraphMemAttribute
 	240: func(c *Call, a *words) Result {
 		return c.GraphAddChildGraphNode(at[Handle](&a[0]), Handle(a[1]), at[Handle](&a[2]), uint64(a[3]), Handle(a[4]))
 	}, // cuGraphAddChildGraphNode
@@ -287,6 +294,12 @@ var calls = [...]func(*Call, *words) Result{
 	250: func(c *Call, a *words) Result {
 		return c.GraphAddKernelNodeV2(at[Handle](&a[0]), Handle(a[1]), at[Handle](&a[2]), uint64(a[3]), at[KernelNodeParams](&a[4]))
 	}, // cuGraphAddKernelNode_v2
+	251: func(c *Call, a *words) Result {
+		return c.GraphAddMemAllocNode(at[Handle](&a[0]), Handle(a[1]), at[Handle](&a[2]), uint64(a[3]), at[MemAllocNodeParams](&a[4]))
+	}, // cuGraphAddMemAllocNode
+	252: func(c *Call, a *words) Result {
+		return c.GraphAddMemFreeNode(at[Handle](&a[0]), Handle(a[1]), at[Handle](&a[2]), uint64(a[3]), uint64(a[4]))
+	}, // cuGraphAddMemFreeNode
 	253: func(c *Call, a *words) Result {
 		return c.GraphAddMemcpyNode(at[Handle](&a[0]), Handle(a[1]), at[Handle](&a[2]), uint64(a[3]), at[Memcpy3D](&a[4]), Handle(a[5]))
 	}, // cuGraphAddMemcpyNode
@@ -322,6 +335,7 @@ var calls = [...]func(*Call, *words) Result{
 		return c.GraphExecEventWaitNodeSetEvent(Handle(a[0]), Handle(a[1]), Handle(a[2]))
 	}, // cuGraphExecEventWaitNodeSetEvent
 	277: func(c *Call, a *words) Result { return c.GraphExecGetFlags(Handle(a[0]), at[uint64](&a[1])) }, // cuGraphExecGetFlags
+	278: func(c *Call, a *words) Result { return c.GraphExecGetId(Handle(a[0]), at[uint32](&a[1])) },    // cuGraphExecGetId
 	279: func(c *Call, a *words) Result {
 		return c.GraphExecHostNodeSetParams(Handle(a[0]), Handle(a[1]), at[HostNodeParams](&a[2]))
 	}, // cuGraphExecHostNodeSetParams
@@ -352,6 +366,7 @@ var calls = [...]func(*Call, *words) Result{
 	292: func(c *Call, a *words) Result {
 		return c.GraphGetEdgesV2(Handle(a[0]), at[Handle](&a[1]), at[Handle](&a[2]), address(&a[3]), at[uint64](&a[4]))
 	}, // cuGraphGetEdges_v2
+	293: func(c *Call, a *words) Result { return c.GraphGetId(Handle(a[0]), at[uint32](&a[1])) }, // cuGraphGetId
 	294: func(c *Call, a *words) Result {
 		return c.GraphGetNodes(Handle(a[0]), at[Handle](&a[1]), at[uint64](&a[2]))
 	}, // cuGraphGetNodes
@@ -395,7 +410,11 @@ var calls = [...]func(*Call, *words) Result{
 	308: func(c *Call, a *words) Result {
 		return c.GraphKernelNodeSetParamsV2(Handle(a[0]), at[KernelNodeParams](&a[1]))
 	}, // cuGraphKernelNodeSetParams_v2
-	309: func(c *Call, a *words) Result { return c.GraphLaunch(Handle(a[0]), Handle(a[1])) },                     // cuGraphLaunch
+	309: func(c *Call, a *words) Result { return c.GraphLaunch(Handle(a[0]), Handle(a[1])) }, // cuGraphLaunch
+	310: func(c *Call, a *words) Result {
+		return c.GraphMemAllocNodeGetParams(Handle(a[0]), at[MemAllocNodeParams](&a[1]))
+	}, // cuGraphMemAllocNodeGetParams
+	311: func(c *Call, a *words) Result { return c.GraphMemFreeNodeGetParams(Handle(a[0]), at[uint64](&a[1])) },  // cuGraphMemFreeNodeGetParams
 	312: func(c *Call, a *words) Result { return c.GraphMemcpyNodeGetParams(Handle(a[0]), at[Memcpy3D](&a[1])) }, // cuGraphMemcpyNodeGetParams
 	313: func(c *Call, a *words) Result { return c.GraphMemcpyNodeSetParams(Handle(a[0]), at[Memcpy3D](&a[1])) }, // cuGraphMemcpyNodeSetParams
 	314: func(c *Call, a *words) Result {
@@ -424,6 +443,8 @@ var calls = [...]func(*Call, *words) Result{
 		return c.GraphNodeGetEnabled(Handle(a[0]), Handle(a[1]), at[uint32](&a[2]))
 	}, // cuGraphNodeGetEnabled
 	323: func(c *Call, a *words) Result { return c.GraphNodeGetLocalId(Handle(a[0]), at[uint32](&a[1])) },          // cuGraphNodeGetLocalId
+	324: func(c *Call, a *words) Result { return c.GraphNodeGetParams(Handle(a[0]), at[NodeParams](&a[1])) },       // cuGraphNodeGetParams
+	325: func(c *Call, a *words) Result { return c.GraphNodeGetToolsId(Handle(a[0]), at[uint64](&a[1])) },          // cuGraphNodeGetToolsId
 	326: func(c *Call, a *words) Result { return c.GraphNodeGetType(Handle(a[0]), at[uint32](&a[1])) },             // cuGraphNodeGetType
 	327: func(c *Call, a *words) Result { return c.GraphNodeSetEnabled(Handle(a[0]), Handle(a[1]), uint32(a[2])) }, // cuGraphNodeSetEnabled
 	328: func(c *Call, a *words) Result { return c.GraphNodeSetParams(Handle(a[0]), at[NodeParams](&a[1])) },       // cuGraphNodeSetParams

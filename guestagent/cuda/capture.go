@@ -68,7 +68,7 @@ func (c *Call) capture(s *stream, make func() operation) (Result, bool) {
 	}
 	// The program may have destroyed some of them.
 	s.captured.at = slices.DeleteFunc(s.captured.at, func(n *node) bool { return n.g != p.g })
-	n, r := p.g.add(&c.d.objects, make(), s.captured.at)
+	n, r := p.g.add(c.d, make(), s.captured.at)
 	if r == Success {
 		s.captured.at = []*node{n}
 	}

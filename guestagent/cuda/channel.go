@@ -183,6 +183,7 @@ func (c *Call) waitFor(goals []point, then func() Result) Result {
 func (x *Context) settle(*Call) Result {
 	x.print(context.Background())
 	x.d.pools.settle(x.d)
+	x.d.graphMemory.trim(x.d)
 	x.closeStale()
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -78,6 +78,7 @@ func (x *Context) destroy() {
 	}
 	d := x.d
 	d.pools.forget(x)
+	d.graphMemory.forget(x)
 	x.space.forget(d)
 	d.objects.remove(x.handle)
 	delete(d.contexts, x)

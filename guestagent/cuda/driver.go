@@ -35,15 +35,16 @@ type Options struct {
 
 // Driver is the state of CUDA's driver API in a process.
 type Driver struct {
-	o       Options
-	objects objects
-	threads threads
-	device  device
-	work    callbacks
-	names   names
-	graphs  graphs
-	pools   pools
-	ids     atomic.Uint64 // of contexts and streams
+	o           Options
+	objects     objects
+	threads     threads
+	device      device
+	work        callbacks
+	names       names
+	graphs      graphs
+	pools       pools
+	graphMemory graphMemory
+	ids         atomic.Uint64 // of contexts and streams
 
 	mu       sync.Mutex
 	gpu      *driver.Device // nil before Init

@@ -9,8 +9,11 @@ type graph struct {
 	owner  *node  // the node whose child graph it is, or nil
 	nodes  []*node
 	lastID uint32
-	sorted []*node // of an executable graph: see order
-	lanes  int     // how many streams it is carried out in: see setLanes
+	number uint32     // of all graphs of the process; 0: it was not asked for
+	memory bool       // it has nodes that allocate or free memory
+	exec   *graphExec // the executable graph made of it, if it has such nodes
+	sorted []*node    // of an executable graph: see order
+	lanes  int        // how many streams it is carried out in: see setLanes
 	// objects are the user objects that it keeps, with the number of its references to each.
 	objects map[*userObject]uint32
 }
@@ -76,24 +79,40 @@ func (c *Call) nodesOf(g *graph, from *Handle, count uint64) ([]*node, Result) {
 const mostNodes = 1 << 20
 
 // add adds a node that follows deps, each of which counts once. The graphs' lock is held.
-func (g *graph) add(objects *objects, op operation, deps []*node) (*node, Result) {
+func (g *graph) add(d *Driver, op operation, deps []*node) (*node, Result) {
 	if len(g.nodes) >= mostNodes {
 		return nil, ErrorOutOfMemory
 	}
+	if ofMemory(op) && (g.owner != nil || g.frees(op)) {
+		return nil, ErrorInvalidValue
+	}
 	n := &node{g: g, op: op}
-	if n.handle = objects.add(n); n.handle == 0 {
+	if n.handle = d.objects.add(n); n.handle == 0 {
 		return nil, ErrorOutOfMemory
 	}
 	g.lastID++
 	n.id = g.lastID
+	g.memory = g.memory || ofMemory(op)
 	if child, ok := op.(*childNode); ok {
 		child.g.owner = n
+	}
+	if a, ok := op.(*allocNode); ok {
+		d.graphMemory.keep(a.b)
 	}
 	g.nodes = append(g.nodes, n)
 	for _, d := range deps {
 		n.follow(d)
 	}
 	return n, Success
+}
+
+// frees reports whether op frees memory that a node of the graph frees already.
+func (g *graph) frees(op operation) bool {
+	f, ok := op.(*freeNode)
+	return ok && slices.ContainsFunc(g.nodes, func(n *node) bool {
+		o, ok := n.op.(*freeNode)
+		return ok && o.b == f.b
+	})
 }
 
 // follow adds a dependency, unless it is there.
@@ -130,8 +149,11 @@ func (n *node) destroy(d *Driver) {
 // forget makes a node's handle, and those of its child graph, invalid.
 func (n *node) forget(d *Driver) {
 	d.objects.remove(n.handle)
-	if child, ok := n.op.(*childNode); ok {
-		child.g.forget(d)
+	switch op := n.op.(type) {
+	case *childNode:
+		op.g.forget(d)
+	case *allocNode:
+		d.graphMemory.release(d, op.b)
 	}
 	n.g = nil
 }
@@ -177,7 +199,7 @@ type copied struct {
 // copy copies a graph, and takes a reference to each of its user objects. If named is set, the copy
 // and its nodes have handles. The graphs' lock is held.
 func (g *graph) copy(d *Driver, named bool) (copied, Result) {
-	c := copied{&graph{lastID: g.lastID}, make(map[*node]*node, len(g.nodes))}
+	c := copied{&graph{lastID: g.lastID, memory: g.memory}, make(map[*node]*node, len(g.nodes))}
 	if named {
 		if c.g.handle = d.objects.add(c.g); c.g.handle == 0 {
 			return copied{}, ErrorOutOfMemory
@@ -191,6 +213,9 @@ func (g *graph) copy(d *Driver, named bool) (copied, Result) {
 		m := &node{g: c.g, id: n.id, op: n.op.clone(), off: n.off}
 		c.g.nodes = append(c.g.nodes, m)
 		c.of[n] = m
+		if a, ok := m.op.(*allocNode); ok {
+			d.graphMemory.keep(a.b)
+		}
 		if child, ok := m.op.(*childNode); ok {
 			sub, r := child.g.copy(d, named)
 			if r != Success {
@@ -247,7 +272,7 @@ func (c *Call) GraphClone(out *Handle, h Handle) Result {
 	c.d.graphs.mu.Lock()
 	defer c.d.graphs.mu.Unlock()
 	g := c.graph(h)
-	if out == nil || g == nil {
+	if out == nil || g == nil || g.memory {
 		return ErrorInvalidValue
 	}
 	n, r := g.copy(c.d, true)
@@ -279,7 +304,7 @@ func (c *Call) GraphDestroyNode(h Handle) Result {
 	c.d.graphs.mu.Lock()
 	defer c.d.graphs.mu.Unlock()
 	n := c.node(h)
-	if n == nil {
+	if n == nil || n.g.memory {
 		return ErrorInvalidValue
 	}
 	n.destroy(c.d)
@@ -317,7 +342,7 @@ func (c *Call) GraphAddDependencies(h Handle, from, to *Handle, count uint64) Re
 
 // GraphRemoveDependencies is cuGraphRemoveDependencies.
 func (c *Call) GraphRemoveDependencies(h Handle, from, to *Handle, count uint64) Result {
-	return c.changeEdges(h, from, to, count, func(f, t *node) bool { return t.unfollow(f) })
+	return c.changeEdges(h, from, to, count, func(f, t *node) bool { return !t.g.memory && t.unfollow(f) })
 }
 
 // plain reports whether n edges are ordinary ones: others are of programmatic launches, which no

@@ -10,6 +10,7 @@ import (
 var nodeNames = map[uint32]string{
 	GraphNodeTypeKernel: "kernel", GraphNodeTypeMemcpy: "memcpy", GraphNodeTypeMemset: "memset", GraphNodeTypeHost: "host",
 	GraphNodeTypeGraph: "graph", GraphNodeTypeEmpty: "empty", GraphNodeTypeWaitEvent: "event wait", GraphNodeTypeEventRecord: "event record",
+	GraphNodeTypeMemAlloc: "memory allocation", GraphNodeTypeMemFree: "memory free",
 }
 
 // draw writes a graph in Graphviz' language.

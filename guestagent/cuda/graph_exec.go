@@ -6,6 +6,7 @@ import "slices"
 type graphExec struct {
 	handle Handle
 	g      *graph
+	from   *graph          // that it was made of
 	of     map[*node]*node // its nodes by those of the graph that it was made of, or updated from
 	flags  uint64
 
@@ -51,6 +52,8 @@ func (c *Call) instantiate(out *Handle, h Handle, flags uint64) (bad *node, r Re
 	switch {
 	case g == nil, out == nil, flags&^(graphAutoFree|graphUpload|graphDeviceLaunch|graphUsePriority) != 0:
 		return nil, ErrorInvalidValue
+	case g.memory && g.exec != nil: // its memory has one address
+		return nil, ErrorInvalidValue
 	case flags&graphDeviceLaunch != 0:
 		return nil, ErrorNotSupported
 	}
@@ -66,10 +69,12 @@ func (c *Call) instantiate(out *Handle, h Handle, flags uint64) (bad *node, r Re
 			}
 		}
 	}
-	e := &graphExec{g: n.g, of: n.of, flags: flags}
+	e := &graphExec{g: n.g, from: g, of: n.of, flags: flags}
 	if e.handle = c.d.objects.add(e); e.handle == 0 {
+		n.g.forget(c.d)
 		return nil, ErrorOutOfMemory
 	}
+	g.exec = e
 	put(out, e.handle)
 	return nil, Success
 }
@@ -146,6 +151,9 @@ func (c *Call) GraphExecDestroy(h Handle) Result {
 	if e == nil || !c.d.objects.remove(h) {
 		return ErrorInvalidValue
 	}
+	if e.from.exec == e {
+		e.from.exec = nil
+	}
 	e.g.forget(c.d)
 	return Success
 }
@@ -182,7 +190,16 @@ func (c *Call) GraphLaunch(h, sh Handle) Result {
 		return ErrorInvalidValue
 	}
 	if c.captures(s) {
-		if r, done := c.capture(s, func() operation { return e.child(c.d) }); done {
+		child := func() operation { return e.child(c.d) }
+		if e.g.memory {
+			child = nil
+		}
+		if r, done := c.capture(s, child); done {
+			return r
+		}
+	}
+	if e.g.memory {
+		if r := c.d.graphMemory.launch(e, s.x); r != Success {
 			return r
 		}
 	}

@@ -122,12 +122,16 @@ func (c *Call) GraphAddKernelNode(out *Handle, g Handle, deps *Handle, count uin
 // while the node is and its parameters are not set.
 func (c *Call) GraphKernelNodeGetParamsV2(h Handle, out *KernelNodeParams) Result {
 	return withOperation(c, h, out != nil, func(k *kernelNode) Result {
-		*out = KernelNodeParams{
-			Function: k.f.handle, Grid: k.l.grid, Block: k.l.block, SharedBytes: k.l.shared,
-			Params: pointers(k.each), Context: k.f.m.x.handle,
-		}
+		*out = k.description()
 		return Success
 	})
+}
+
+func (k *kernelNode) description() KernelNodeParams {
+	return KernelNodeParams{
+		Function: k.f.handle, Grid: k.l.grid, Block: k.l.block, SharedBytes: k.l.shared,
+		Params: pointers(k.each), Context: k.f.m.x.handle,
+	}
 }
 
 // GraphKernelNodeGetParams is cuGraphKernelNodeGetParams.

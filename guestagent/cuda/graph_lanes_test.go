@@ -27,7 +27,7 @@ func TestLanes(t *testing.T) {
 				for _, i := range deps {
 					of = append(of, g.nodes[i])
 				}
-				if _, r := g.add(&d.objects, emptyNode{}, of); r != Success {
+				if _, r := g.add(&d, emptyNode{}, of); r != Success {
 					t.Fatal(r)
 				}
 			}

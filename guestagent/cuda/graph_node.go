@@ -96,7 +96,7 @@ func (c *Call) addNode(out *Handle, h Handle, deps *Handle, count uint64, op ope
 	if r != Success {
 		return r
 	}
-	n, r := g.add(&c.d.objects, op, list)
+	n, r := g.add(c.d, op, list)
 	if r == Success {
 		put(out, n.handle)
 	}
@@ -209,7 +209,7 @@ func (c *Call) child(h Handle) (*childNode, Result) {
 	c.d.graphs.mu.Lock()
 	defer c.d.graphs.mu.Unlock()
 	g := c.graph(h)
-	if g == nil {
+	if g == nil || g.memory {
 		return nil, ErrorInvalidValue
 	}
 	sub, r := g.copy(c.d, true)
@@ -302,6 +302,10 @@ func (c *Call) operationOf(p *NodeParams) (operation, Result) {
 		return orNothing(c.child(value[childParams](of).Graph))
 	case GraphNodeTypeEmpty:
 		return emptyNode{}, Success
+	case GraphNodeTypeMemFree:
+		if b := c.d.graphMemory.find(*value[uint64](of)); b != nil {
+			return &freeNode{b}, Success
+		}
 	case GraphNodeTypeWaitEvent:
 		if e := get[Event](&c.d.objects, *value[Handle](of)); e != nil {
 			return &waitNode{e}, Success
@@ -326,6 +330,9 @@ func orNothing[T operation](op T, r Result) (operation, Result) {
 
 // GraphAddNode is cuGraphAddNode.
 func (c *Call) GraphAddNode(out *Handle, g Handle, deps *Handle, count uint64, p *NodeParams) Result {
+	if p != nil && p.Type == GraphNodeTypeMemAlloc {
+		return c.GraphAddMemAllocNode(out, g, deps, count, value[MemAllocNodeParams](startOf(p.Of[:])))
+	}
 	op, r := c.operationOf(p)
 	if r != Success {
 		return r

@@ -37,6 +37,9 @@ func compare(e, g *graph) update {
 		if !slices.Equal(before(m, of), before(n, to)) {
 			return update{GraphExecUpdateErrorTopologyChanged, n}
 		}
+		if otherMemory(m.op, n.op) {
+			return update{GraphExecUpdateErrorNotSupported, n}
+		}
 		if otherContext(m.op, n.op) {
 			return update{GraphExecUpdateErrorFunctionChanged, n}
 		}

@@ -193,6 +193,15 @@ func (c *Call) MemFreeV2(p uint64) Result {
 	if x.space.takes(p, 1) { // it is unmapped, not freed
 		return ErrorInvalidValue
 	}
+	if b := c.d.graphMemory.find(p); b != nil {
+		if !c.d.graphMemory.free(b) {
+			return ErrorInvalidValue
+		}
+		return c.waitFor(b.x.everything(), func() Result {
+			c.d.graphMemory.trim(c.d)
+			return Success
+		})
+	}
 	m, ok := x.memory.remove(p)
 	if !ok {
 		// With unified addresses it may be of another context.

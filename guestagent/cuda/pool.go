@@ -120,7 +120,7 @@ func (c *Call) allocateFrom(out *uint64, n uint64, m *memPool, h Handle) Result 
 		return ErrorInvalidValue
 	}
 	if c.captures(s) {
-		if r, done := c.capture(s, nil); done {
+		if r, done := c.captureAlloc(out, n, s); done {
 			return r
 		}
 	}
@@ -269,9 +269,12 @@ func (c *Call) MemFreeAsync(p uint64, h Handle) Result {
 		return r
 	}
 	if c.captures(s) {
-		if r, done := c.capture(s, nil); done {
+		if r, done := c.captureFree(p, s); done {
 			return r
 		}
+	}
+	if r, done := c.freeGraphMemory(p, s); done {
+		return r
 	}
 	if !c.d.pools.freeIn(c.d, s, p) {
 		return ErrorInvalidValue

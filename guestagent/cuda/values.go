@@ -450,6 +450,14 @@ const (
 	GraphInstantiateConditionalHandleUnused   = 5
 )
 
+// The values of CUgraphMem_attribute.
+const (
+	GraphMemAttrUsedMemCurrent     = 0
+	GraphMemAttrUsedMemHigh        = 1
+	GraphMemAttrReservedMemCurrent = 2
+	GraphMemAttrReservedMemHigh    = 3
+)
+
 // The values of CUgraphNodeType.
 const (
 	GraphNodeTypeKernel         = 0

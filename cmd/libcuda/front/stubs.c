@@ -963,6 +963,21 @@ CUresult CUDAAPI cuParamSetv(CUfunction hfunc, int offset, void *ptr, unsigned i
   return vgpu_call(185u, words);
 }
 
+CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
+  uint64_t words[] = {(uint64_t)device, (uint64_t)attr, (uint64_t)value};
+  return vgpu_call(236u, words);
+}
+
+CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
+  uint64_t words[] = {(uint64_t)device};
+  return vgpu_call(237u, words);
+}
+
+CUresult CUDAAPI cuDeviceSetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attr, void *value) {
+  uint64_t words[] = {(uint64_t)device, (uint64_t)attr, (uint64_t)value};
+  return vgpu_call(238u, words);
+}
+
 CUresult CUDAAPI cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUgraph childGraph) {
   uint64_t words[] = {(uint64_t)phGraphNode, (uint64_t)hGraph, (uint64_t)dependencies, (uint64_t)numDependencies, (uint64_t)childGraph};
   return vgpu_call(240u, words);
@@ -1006,6 +1021,16 @@ CUresult CUDAAPI cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
 CUresult CUDAAPI cuGraphAddKernelNode_v2(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams) {
   uint64_t words[] = {(uint64_t)phGraphNode, (uint64_t)hGraph, (uint64_t)dependencies, (uint64_t)numDependencies, (uint64_t)nodeParams};
   return vgpu_call(250u, words);
+}
+
+CUresult CUDAAPI cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams) {
+  uint64_t words[] = {(uint64_t)phGraphNode, (uint64_t)hGraph, (uint64_t)dependencies, (uint64_t)numDependencies, (uint64_t)nodeParams};
+  return vgpu_call(251u, words);
+}
+
+CUresult CUDAAPI cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, CUdeviceptr dptr) {
+  uint64_t words[] = {(uint64_t)phGraphNode, (uint64_t)hGraph, (uint64_t)dependencies, (uint64_t)numDependencies, (uint64_t)dptr};
+  return vgpu_call(252u, words);
 }
 
 CUresult CUDAAPI cuGraphAddMemcpyNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies, size_t numDependencies, const CUDA_MEMCPY3D *copyParams, CUcontext ctx) {
@@ -1103,6 +1128,11 @@ CUresult CUDAAPI cuGraphExecGetFlags(CUgraphExec hGraphExec, cuuint64_t *flags) 
   return vgpu_call(277u, words);
 }
 
+CUresult CUDAAPI cuGraphExecGetId(CUgraphExec hGraphExec, unsigned int *graphId) {
+  uint64_t words[] = {(uint64_t)hGraphExec, (uint64_t)graphId};
+  return vgpu_call(278u, words);
+}
+
 CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode, const CUDA_HOST_NODE_PARAMS *nodeParams) {
   uint64_t words[] = {(uint64_t)hGraphExec, (uint64_t)hNode, (uint64_t)nodeParams};
   return vgpu_call(279u, words);
@@ -1151,6 +1181,11 @@ CUresult CUDAAPI cuGraphGetEdges(CUgraph hGraph, CUgraphNode *from, CUgraphNode 
 CUresult CUDAAPI cuGraphGetEdges_v2(CUgraph hGraph, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *edgeData, size_t *numEdges) {
   uint64_t words[] = {(uint64_t)hGraph, (uint64_t)from, (uint64_t)to, (uint64_t)edgeData, (uint64_t)numEdges};
   return vgpu_call(292u, words);
+}
+
+CUresult CUDAAPI cuGraphGetId(CUgraph hGraph, unsigned int *graphId) {
+  uint64_t words[] = {(uint64_t)hGraph, (uint64_t)graphId};
+  return vgpu_call(293u, words);
 }
 
 CUresult CUDAAPI cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes) {
@@ -1243,6 +1278,16 @@ CUresult CUDAAPI cuGraphLaunch_ptsz(CUgraphExec hGraph, CUstream hStream) {
   return vgpu_call(309u | VGPU_PER_THREAD, words);
 }
 
+CUresult CUDAAPI cuGraphMemAllocNodeGetParams(CUgraphNode hNode, CUDA_MEM_ALLOC_NODE_PARAMS *params_out) {
+  uint64_t words[] = {(uint64_t)hNode, (uint64_t)params_out};
+  return vgpu_call(310u, words);
+}
+
+CUresult CUDAAPI cuGraphMemFreeNodeGetParams(CUgraphNode hNode, CUdeviceptr *dptr_out) {
+  uint64_t words[] = {(uint64_t)hNode, (uint64_t)dptr_out};
+  return vgpu_call(311u, words);
+}
+
 CUresult CUDAAPI cuGraphMemcpyNodeGetParams(CUgraphNode hNode, CUDA_MEMCPY3D *nodeParams) {
   uint64_t words[] = {(uint64_t)hNode, (uint64_t)nodeParams};
   return vgpu_call(312u, words);
@@ -1301,6 +1346,16 @@ CUresult CUDAAPI cuGraphNodeGetEnabled(CUgraphExec hGraphExec, CUgraphNode hNode
 CUresult CUDAAPI cuGraphNodeGetLocalId(CUgraphNode hNode, unsigned int *nodeId) {
   uint64_t words[] = {(uint64_t)hNode, (uint64_t)nodeId};
   return vgpu_call(323u, words);
+}
+
+CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams) {
+  uint64_t words[] = {(uint64_t)hNode, (uint64_t)nodeParams};
+  return vgpu_call(324u, words);
+}
+
+CUresult CUDAAPI cuGraphNodeGetToolsId(CUgraphNode hNode, unsigned long long *toolsNodeId) {
+  uint64_t words[] = {(uint64_t)hNode, (uint64_t)toolsNodeId};
+  return vgpu_call(325u, words);
 }
 
 CUresult CUDAAPI cuGraphNodeGetType(CUgraphNode hNode, CUgraphNodeType *type) {

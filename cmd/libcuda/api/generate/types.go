@@ -43,7 +43,7 @@ var structs = map[string]string{
 	"CUDA_MEMCPY2D": "Memcpy2D", "CUDA_MEMCPY3D": "Memcpy3D", "CUDA_MEMCPY3D_PEER": "Memcpy3DPeer",
 	"CUlaunchConfig": "LaunchConfig", "CUctxCreateParams": "CtxCreateParams", "CUlaunchAttribute": "LaunchAttribute", "CUlaunchAttributeValue": "LaunchAttributeValue", "CUkernelNodeAttrValue": "LaunchAttributeValue", "CUstreamAttrValue": "LaunchAttributeValue", "CUdevprop": "DeviceProperties", "CUuuid": "UUID",
 	"CUDA_KERNEL_NODE_PARAMS": "KernelNodeParams", "CUDA_KERNEL_NODE_PARAMS_v1": "KernelNodeParamsV1", "CUDA_MEMSET_NODE_PARAMS": "MemsetNodeParams",
-	"CUDA_HOST_NODE_PARAMS": "HostNodeParams", "CUgraphNodeParams": "NodeParams", "CUDA_GRAPH_INSTANTIATE_PARAMS": "InstantiateParams",
+	"CUDA_HOST_NODE_PARAMS": "HostNodeParams", "CUDA_MEM_ALLOC_NODE_PARAMS": "MemAllocNodeParams", "CUgraphNodeParams": "NodeParams", "CUDA_GRAPH_INSTANTIATE_PARAMS": "InstantiateParams",
 	"CUgraphExecUpdateResultInfo": "UpdateInfo", "CUDA_ARRAY_DESCRIPTOR": "ArrayDescriptor", "CUDA_ARRAY3D_DESCRIPTOR": "Array3DDescriptor", "CUDA_ARRAY_MEMORY_REQUIREMENTS": "ArrayRequirements",
 	"CUDA_RESOURCE_DESC": "ResourceDesc", "CUDA_TEXTURE_DESC": "TextureDesc", "CUDA_RESOURCE_VIEW_DESC": "ResourceViewDesc", "CUmemAllocationProp": "MemAllocationProp", "CUmemLocation": "MemLocation", "CUmemPoolProps": "MemPoolProps", "CUmemAccessDesc": "MemAccess",
 	"CUmemcpyAttributes": "MemcpyAttributes", "CUDA_MEMCPY3D_BATCH_OP": "BatchOp3D",
