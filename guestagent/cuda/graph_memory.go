@@ -114,7 +114,7 @@ func (b *graphBlock) idle() bool {
 	return !slices.ContainsFunc(b.ready, func(p point) bool { return !p.reached() })
 }
 
-// setLive says whether the memory is in use. The lock is held.
+// setLive marks memory as in use or not. The lock is held.
 func (m *graphMemory) setLive(b *graphBlock, live bool) {
 	switch {
 	case live && !b.live:
