@@ -11,6 +11,7 @@ import (
 
 	"vgpud/e2e/proc"
 	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // TestTasksOutliveTheDaemon kills the daemon while one task is placed and another waits. The placed
@@ -18,19 +19,29 @@ import (
 // granted.
 func TestTasksOutliveTheDaemon(t *testing.T) {
 	h := newTaskHost(t, 2)
-	a, b, c := h.guest(api.VMSpec{Name: "a"}), h.guest(api.VMSpec{Name: "b"}), h.guest(api.VMSpec{Name: "c"})
+	bus, a := h.guestAndBus(api.VMSpec{Name: "a"}, nil)
+	b, c := h.guest(api.VMSpec{Name: "b"}), h.guest(api.VMSpec{Name: "c"})
 	first, second := h.begin(a, 600*mib), h.begin(b, 700*mib)
 	h.begin(c, 400*mib) // beside the first: there is no room elsewhere
 	lower := uint64(100 * mib)
 	if _, err := h.Client.UpdateVM(t.Context(), "c", api.VMUpdate{MemoryLimitBytes: &lower}); err != nil {
 		t.Fatal(err) // it takes nothing away
 	}
-	before := h.tasks()
+	queued := h.submit(h.guest(api.VMSpec{Name: "queued"}), 500*mib)
+	h.untilTask("a task that waits", "queued", waits)
+	before := slices.DeleteFunc(h.tasks(), waits)
 	if err := h.Daemon.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	works(t, first)
 	late := h.submit(a, 300*mib)
+	h.Until("the guest to know that nobody decides", func() error {
+		why, err := bus.Read(uint32(abi.TaskRow(1, abi.TaskReason))) // a's second context
+		if err == nil && abi.WaitReason(why) != abi.WaitDaemon {
+			err = errors.New(abi.WaitReason(why).String())
+		}
+		return err
+	})
 	h.StartDaemon()
 	after := h.tasks()
 	for _, x := range before {
@@ -50,6 +61,7 @@ func TestTasksOutliveTheDaemon(t *testing.T) {
 		t.Errorf("placed on GPU %d, where an earlier daemon granted 1000 MiB of 1024", h.gpuOf(gpu))
 	}
 	works(t, gpu)
+	h.untilTask("the task that waits to wait on", "queued", waits)
 	// One that ended while no daemon ran is given back.
 	if err := h.Daemon.Kill(); err != nil {
 		t.Fatal(err)
@@ -58,7 +70,10 @@ func TestTasksOutliveTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.StartDaemon()
-	h.begin(b, 700*mib)
+	if gpu, err = queued.result(); err != nil {
+		t.Fatal(err)
+	}
+	works(t, gpu)
 }
 
 // TestTasksOfTheDead kills each kind of process that a task has. What it had is another's within a

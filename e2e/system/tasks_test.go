@@ -36,6 +36,31 @@ func (h *taskHost) guest(s api.VMSpec) *driver.Device {
 	return h.NewGuest(s)
 }
 
+// guestAndBus creates a guest that floats, and returns its bus too. The driver uses what view makes of
+// that, if there is a view.
+func (h *taskHost) guestAndBus(s api.VMSpec, view func(driver.Bus) driver.Bus) (driver.Bus, *driver.Device) {
+	h.t.Helper()
+	s.Float = true
+	bus, err := driver.DialVFIOUser(h.t.Context(), h.NewVM(s).Socket)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	seen := driver.Bus(bus)
+	if view != nil {
+		seen = view(bus)
+	}
+	dev, err := driver.Open(h.t.Context(), seen)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			h.t.Error(err)
+		}
+	})
+	return bus, dev
+}
+
 // begin creates a context that floats and has a GPU, and checks what runs there.
 func (h *taskHost) begin(dev *driver.Device, memory uint64) *driver.Context {
 	h.t.Helper()
@@ -363,20 +388,7 @@ func (b oldBus) Read(offset uint32) (uint32, error) {
 func TestTasksBesideOldDrivers(t *testing.T) {
 	ctx := t.Context()
 	h := newTaskHost(t, 2)
-	v := h.NewVM(api.VMSpec{Name: "old", Float: true})
-	bus, err := driver.DialVFIOUser(ctx, v.Socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dev, err := driver.Open(ctx, oldBus{bus})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := dev.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	_, dev := h.guestAndBus(api.VMSpec{Name: "old"}, func(b driver.Bus) driver.Bus { return oldBus{b} })
 	if got := dev.Info().Version; got != abi.Version1_2 {
 		t.Fatalf("version %v", got)
 	}
