@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
 	"net"
@@ -28,7 +29,9 @@ func BenchmarkManyGuests(b *testing.B) {
 		h.NewVM(api.VMSpec{Name: fmt.Sprint("guest", i), BAR2Bytes: 4 << 20})
 	}
 	client := &http.Client{Transport: &http.Transport{
-		Dial:               func(string, string) (net.Conn, error) { return net.Dial("unix", h.Config.Socket) },
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", h.Config.Socket)
+		},
 		DisableCompression: true, // the header below asks for it, and nothing is unpacked
 	}}
 	defer client.CloseIdleConnections()

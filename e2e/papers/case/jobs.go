@@ -43,7 +43,6 @@ var (
 
 // rule is how a benchmark's job follows from the size n of its problem.
 type rule struct {
-	name string
 	// footprint is GPU memory in bytes for each unit of n.
 	footprint float64
 	// before, inside and after are host work in nanoseconds for each unit of n: before the first
