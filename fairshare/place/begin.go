@@ -33,6 +33,10 @@ func (q *Queue) begin(now time.Duration, as []Action) []Action {
 			continue
 		}
 		t := g.waiting[g.cursor]
+		if t.kept >= 0 && !q.could(t.kept, g, t.req.Memory) {
+			q.unkeep(t) // guests outside of the queue have that GPU by now
+			most = q.measure()
+		}
 		gpu, ok := -1, false
 		if t.req.Memory <= most || t.kept >= 0 {
 			gpu, ok = q.place(t)

@@ -278,3 +278,29 @@ func TestAdoptedTaskKeepsItsGPU(t *testing.T) {
 	submit(t, q, 0, 8, 1, gig(6))
 	wantActions(t, q, 0, Action{Kind: Begin, Task: 8, GPU: 0, Memory: 6 * gib})
 }
+
+// TestKeptWhereNothingIsLeft: memory that is kept for a task on a GPU that guests outside of the queue
+// then have is kept on another one, and others don't pass the task for ever.
+func TestKeptWhereNothingIsLeft(t *testing.T) {
+	q := newQueue(t, 2, Config{})
+	guests(t, q, 3)
+	submit(t, q, 0, 1, 1, gig(8))
+	submit(t, q, 0, 2, 1, gig(8))
+	q.Begin(0, nil) // one on each GPU
+	submit(t, q, 0, 3, 2, gig(12))
+	submit(t, q, 0, 4, 3, gig(4))
+	q.Begin(0, nil) // 4 passes 3
+	q.Begin(DefaultPatience, nil)
+	v, _ := q.Task(3)
+	if v.KeptOn < 0 {
+		t.Fatal("nothing is kept for a task that was passed for long")
+	}
+	q.GPUs()[v.KeptOn].Pinned = q.GPUs()[v.KeptOn].Memory
+	submit(t, q, DefaultPatience, 5, 3, gig(4))
+	for _, a := range q.Begin(DefaultPatience, nil) {
+		t.Errorf("%+v, where memory is kept for another", a)
+	}
+	if now, _ := q.Task(3); now.KeptOn != 1-v.KeptOn {
+		t.Errorf("memory is kept on GPU %d, want %d", now.KeptOn, 1-v.KeptOn)
+	}
+}

@@ -167,6 +167,7 @@ func (t *Table) Remove(now time.Duration, name string) {
 	}
 	t.queue.Remove(now, g.id)
 	delete(t.guests, name)
+	t.forgetRefused(func(k Key) bool { return k.Guest == name })
 	for _, x := range slices.Clone(t.order) {
 		if x.of == g {
 			t.forget(x)
@@ -251,7 +252,14 @@ func (t *Table) hold(x *task) {
 // refuse ends a task that never gets a GPU.
 func (t *Table) refuse(x *task, code abi.ErrorCode) {
 	t.forget(x)
+	t.forgetRefused(func(k Key) bool { return k.Guest == x.key.Guest && k.Slot == x.key.Slot })
 	t.refused = append(t.refused, Decision{Key: x.key, Code: code})
+}
+
+// forgetRefused forgets what was refused and not told. A guest has one context in a slot at a time, and
+// waits for no answer about an earlier one, of which it may send any number.
+func (t *Table) forgetRefused(of func(Key) bool) {
+	t.refused = slices.DeleteFunc(t.refused, func(d Decision) bool { return of(d.Key) })
 }
 
 // release gives the queue what its guest held, as far as the guest's limit allows now.
@@ -387,6 +395,9 @@ func (t *Table) apply(gpus []GPU) (open place.Set) {
 func (t *Table) why(x *task, open place.Set) abi.WaitReason {
 	if x.held {
 		return abi.WaitGuest
+	}
+	if may := x.of.GPUs; may != 0 {
+		open &= may
 	}
 	if open == 0 {
 		return abi.WaitGPU

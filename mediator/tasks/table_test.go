@@ -305,3 +305,28 @@ func TestTableProperty(t *testing.T) {
 		t.Fatalf("never placed: %+v", x.Tasks(now))
 	})
 }
+
+// TestWhyGoesByOwnGPUs: why a task waits is a matter of the GPUs where its guest may go.
+func TestWhyGoesByOwnGPUs(t *testing.T) {
+	x := newTable(t, 2)
+	if err := x.Admit(0, "a", Guest{Weight: 1, Memory: 100, GPUs: place.Set(0).With(0)}); err != nil {
+		t.Fatal(err)
+	}
+	k := Key{"a", 0, 1}
+	submit(t, x, 1, k, 80)
+	wantDecisions(t, "another guest has its GPU", x.Decide(1, []GPU{{Pinned: 50}, {}}), Decision{Key: k, Reason: abi.WaitMemory})
+	wantDecisions(t, "its GPU is closed", x.Decide(2, []GPU{{Closed: true}, {}}), Decision{Key: k, Reason: abi.WaitGPU})
+}
+
+// TestRefusedAreBounded: a guest that asks again and again for what it never gets is answered once for
+// each of its slots, and not at all once it is gone.
+func TestRefusedAreBounded(t *testing.T) {
+	x := newTable(t, 1)
+	for i := range uint32(1000) {
+		submit(t, x, 1, Key{"a", int(i % 2), i}, 101)
+	}
+	submit(t, x, 1, Key{"b", 0, 1}, 101)
+	x.Remove(2, "b")
+	wantDecisions(t, "refused", x.Decide(3, make([]GPU, 1)),
+		Decision{Key: Key{"a", 0, 998}, Code: abi.ErrorLimit}, Decision{Key: Key{"a", 1, 999}, Code: abi.ErrorLimit})
+}
