@@ -89,6 +89,9 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 		}
 	}
 	s.startTasks(g)
+	if g.floats() {
+		s.wg.Go(func() { s.tellPlaces(g) })
+	}
 	s.wg.Go(func() {
 		defer close(g.gone)
 		ended := g.receive(s.log, func(m *ipc.Message) {

@@ -79,6 +79,7 @@ func (c *capacity) add(t api.Terms, limit uint64) {
 func (s *Service) capacity(d *device, without string) capacity {
 	st := d.loop.Status()
 	c := capacity{name: d.config.Name, memory: st.Properties.MemoryBytes, healthy: d.problem(&st) == "", cordon: d.cordonNow()}
+	silent := s.silentGuests() // before the guests: one that is adopted meanwhile is among both
 	there := make(map[string]bool)
 	s.mu.RLock()
 	for _, g := range s.guests {
@@ -98,7 +99,7 @@ func (s *Service) capacity(d *device, without string) capacity {
 			c.add(p.spec.Terms(), p.spec.MemoryLimitBytes)
 		}
 	}
-	for _, t := range s.silentGuests() {
+	for _, t := range silent {
 		if k := t.saved; k == nil || t.name == without || there[t.name] {
 			continue
 		} else if len(k.Spec.Floats) == 0 {

@@ -137,7 +137,7 @@ func (s *Service) admitWith(g *guest, memory uint64) {
 // restoreTasks has the table know a guest that is adopted, with the contexts that have a GPU. Which
 // they are, an earlier daemon saved; that they are still there, the guest's process says.
 func (s *Service) restoreTasks(g *guest, saved *savedState) {
-	g.tasks = s.tasks
+	g.tasks, g.answers.news = s.tasks, make(chan struct{}, 1)
 	if !g.floats() {
 		return
 	}
@@ -325,11 +325,13 @@ func (s *Service) placeTasks(ctx context.Context) {
 
 // decideTasks decides once, carries that out, and reports whether tasks wait on.
 func (s *Service) decideTasks() (waits bool) {
-	gpus := s.taskGPUs()
 	var ds []tasks.Decision
+	s.admission.Lock() // what guests are admitted for meanwhile is not granted
+	gpus := s.taskGPUs()
 	s.tasks.locked(func(t *tasks.Table) {
 		ds = t.Decide(s.clock.Now(), gpus)
 	})
+	s.admission.Unlock()
 	for _, d := range ds {
 		s.carryOut(&d)
 	}
@@ -359,30 +361,9 @@ func (s *Service) carryOut(d *tasks.Decision) {
 	s.tellPlace(g, *d)
 }
 
-// tellPlace tells a guest what was decided about one of its contexts.
-func (s *Service) tellPlace(g *guest, d tasks.Decision) {
-	pl := ipc.Place{
-		Slot: d.Key.Slot, Generation: d.Key.Generation, Granted: d.Granted, Waited: d.Waited, Reason: uint32(d.Reason), Code: uint32(d.Code),
-	}
-	if d.Granted > 0 {
-		p := g.onDevice(s.devices[d.GPU])
-		if p == nil {
-			return // its GPU is not the guest's any more
-		}
-		pl.GPU, pl.Number = p.index, d.GPU
-	}
-	m, err := ipc.NewMessage(ipc.KindPlace, pl)
-	s.mu.RLock()
-	if err == nil && s.guests[g.spec.Name] == g {
-		err = g.conn.Send(m)
-	}
-	s.mu.RUnlock()
-	if err != nil {
-		s.log.Debug("tell a guest where its context is", "guest", g.spec.Name, "context", pl.Slot, "err", err)
-	}
-}
-
 // taskGPUs returns what of each GPU is not for tasks.
+//
+// Preconditions: s.admission is held.
 func (s *Service) taskGPUs() []tasks.GPU {
 	gpus := make([]tasks.GPU, len(s.devices))
 	for i, d := range s.devices {
@@ -395,8 +376,11 @@ func (s *Service) taskGPUs() []tasks.GPU {
 			gpus[i].PinnedGuarantee += guarantee
 		}
 	}
+	silent := s.silentGuests() // before the guests: one that is adopted meanwhile is among both
+	there := make(map[string]bool)
 	s.mu.RLock()
 	for _, g := range s.guests {
+		there[g.spec.Name] = true
 		if g.floats() {
 			for _, p := range g.all() {
 				pin(p.device.config.Name, s.plainMemory(g, p), 0)
@@ -411,9 +395,14 @@ func (s *Service) taskGPUs() []tasks.GPU {
 		pin(g.device.config.Name, memory, g.terms().Guarantee)
 	}
 	s.mu.RUnlock()
-	for _, t := range s.silentGuests() {
+	for name, p := range s.pending {
+		if !p.spec.Float && !there[name] {
+			pin(p.device.config.Name, p.spec.MemoryLimitBytes, p.spec.Guarantee)
+		}
+	}
+	for _, t := range silent {
 		switch k := t.saved; {
-		case k == nil:
+		case k == nil || there[t.name]:
 		case len(k.Spec.Floats) == 0:
 			pin(k.Spec.GPU.Name, k.Spec.MemoryLimit, k.Terms.Guarantee)
 		default:

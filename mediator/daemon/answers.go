@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"sync"
+
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/tasks"
+)
+
+// answers are what a guest's process is to be told about its contexts that float. It may read late, or
+// never, and nobody else waits for that.
+type answers struct {
+	news chan struct{} // one entry: something is due
+
+	mu sync.Mutex
+	// due has for each slot what is not told yet. A newer answer takes the place of an older one: it is
+	// about a later context, or about the same one that still waited.
+	due [ipc.MaxContexts]*ipc.Place
+}
+
+// add has an answer be told. If it failed before, one that came since is told instead.
+func (a *answers) add(pl *ipc.Place, failed bool) {
+	a.mu.Lock()
+	if !failed || a.due[pl.Slot] == nil {
+		a.due[pl.Slot] = pl
+	}
+	a.mu.Unlock()
+	select {
+	case a.news <- struct{}{}:
+	default:
+	}
+}
+
+// take returns what is due.
+func (a *answers) take() (all []*ipc.Place) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i, pl := range a.due {
+		if pl != nil {
+			all, a.due[i] = append(all, pl), nil
+		}
+	}
+	return all
+}
+
+// tellPlace has a guest be told what was decided about one of its contexts.
+func (s *Service) tellPlace(g *guest, d tasks.Decision) {
+	pl := ipc.Place{
+		Slot: d.Key.Slot, Generation: d.Key.Generation, Granted: d.Granted, Waited: d.Waited, Reason: uint32(d.Reason), Code: uint32(d.Code),
+	}
+	if d.Granted > 0 {
+		p := g.onDevice(s.devices[d.GPU])
+		if p == nil {
+			return // its GPU is not the guest's any more
+		}
+		pl.GPU, pl.Number = p.index, d.GPU
+	}
+	g.answers.add(&pl, false)
+}
+
+// tellPlaces tells a guest's process what was decided about its contexts, until the guest is gone.
+func (s *Service) tellPlaces(g *guest) {
+	for {
+		select {
+		case <-g.gone:
+			return
+		case <-g.answers.news:
+		}
+		for _, pl := range g.answers.take() {
+			m, err := ipc.NewMessage(ipc.KindPlace, pl)
+			if err == nil {
+				err = g.conn.Send(m)
+			}
+			if err == nil {
+				continue
+			}
+			s.log.Debug("tell a guest where its context is", "guest", g.spec.Name, "context", pl.Slot, "err", err)
+			if errors.Is(err, os.ErrDeadlineExceeded) {
+				g.answers.add(pl, true) // its process is stopped, or slow
+			}
+		}
+	}
+}
