@@ -18,7 +18,7 @@ type graphBlock struct {
 	base, size uint64
 
 	// Guarded by graphMemory.mu.
-	nodes int  // that allocate it: in a graph, and in what it was instantiated to
+	nodes int  // that allocate it: in a graph, and in what it was instantiated to; while one is added, one more
 	live  bool // a launch has allocated it, and nothing has freed it
 
 	ready []point // when it was last freed; guarded by Context.mu
@@ -34,7 +34,8 @@ type graphMemory struct {
 	reserved usage                  // all of it
 }
 
-// allocate allocates memory for a node. Until the node is in a graph it is nobody's.
+// allocate allocates memory for a node. The caller releases it when the node is in a graph, or is not
+// going to be: until then it stays.
 func (m *graphMemory) allocate(x *Context, n uint64) (*graphBlock, Result) {
 	if n == 0 || n > 1<<46 {
 		return nil, ErrorInvalidValue
@@ -43,15 +44,19 @@ func (m *graphMemory) allocate(x *Context, n uint64) (*graphBlock, Result) {
 	if r != Success {
 		return nil, r
 	}
-	b := &graphBlock{x: x, base: base, size: n}
+	return m.add(x, base, n), Success
+}
+
+func (m *graphMemory) add(x *Context, base, n uint64) *graphBlock {
+	b := &graphBlock{x: x, base: base, size: n, nodes: 1}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.blocks == nil {
 		m.blocks = map[uint64]*graphBlock{}
 	}
-	m.blocks[base], m.unused = b, true
+	m.blocks[base] = b
 	m.reserved.add(n)
-	return b, Success
+	return b
 }
 
 // find returns the memory at an address, or nil.
@@ -72,9 +77,12 @@ func (m *graphMemory) keep(b *graphBlock) {
 func (m *graphMemory) release(d *Driver, b *graphBlock) {
 	m.mu.Lock()
 	b.nodes--
-	m.unused = true
+	last := b.nodes == 0
+	m.unused = m.unused || last
 	m.mu.Unlock()
-	m.trim(d)
+	if last {
+		m.trim(d)
+	}
 }
 
 // trim gives back memory of graphs that are gone, as far as nobody uses it any more.
@@ -125,14 +133,18 @@ func (m *graphMemory) setLive(b *graphBlock, live bool) {
 	b.live = live
 }
 
-// free says that memory is not in use any more, and reports whether it was.
-func (m *graphMemory) free(b *graphBlock) (was bool) {
+// free says that memory is not in use any more, and reports whether it was. note notes when what came
+// before is carried out: nobody may see the one without the other.
+func (m *graphMemory) free(b *graphBlock, note func()) (was bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	was = b.live
+	if !b.live {
+		return false
+	}
+	note()
 	m.setLive(b, false)
 	m.unused = true
-	return was
+	return true
 }
 
 // forget forgets a context's memory, which ends with it.
@@ -172,7 +184,7 @@ func (m *graphMemory) launch(e *graphExec, x *Context) Result {
 		m.setLive(b, true)
 	}
 	for b, now := range live {
-		m.setLive(b, now)
+		m.setLive(b, now || b.nodes == 0) // what no graph keeps is there until the node has freed it
 	}
 	return Success
 }
@@ -197,8 +209,10 @@ type freeNode struct{ b *graphBlock }
 func (*freeNode) kind() uint32       { return GraphNodeTypeMemFree }
 func (n *freeNode) clone() operation { return &freeNode{n.b} }
 
-func (n *freeNode) run(_ *Call, s *stream) Result {
-	n.b.freedIn(s)
+func (n *freeNode) run(c *Call, s *stream) Result {
+	if !c.d.graphMemory.free(n.b, func() { n.b.freedIn(s) }) { // mostly: see launch
+		n.b.freedIn(s)
+	}
 	return Success
 }
 
@@ -207,6 +221,13 @@ func (b *graphBlock) freedIn(s *stream) {
 	s.x.mu.Lock()
 	defer s.x.mu.Unlock()
 	b.ready = s.tail()
+}
+
+// freedBehind notes that the memory is freed when all points have been reached.
+func (b *graphBlock) freedBehind(points []point) {
+	b.x.mu.Lock()
+	defer b.x.mu.Unlock()
+	b.ready = points
 }
 
 // ofMemory reports whether an operation allocates or frees memory. A graph with such nodes can't be
@@ -237,10 +258,9 @@ func (c *Call) freeGraphMemory(base uint64, s *stream) (Result, bool) {
 	if b == nil || b.x != s.x {
 		return Success, false
 	}
-	if !m.free(b) {
+	if !m.free(b, func() { b.freedIn(s) }) {
 		return ErrorInvalidValue, true
 	}
-	b.freedIn(s)
 	m.trim(c.d)
 	return Success, true
 }
@@ -252,11 +272,10 @@ func (c *Call) captureAlloc(out *uint64, n uint64, s *stream) (Result, bool) {
 	if r != Success {
 		return r, true
 	}
+	defer m.release(c.d, b)
 	r, done := c.capture(s, func() operation { return &allocNode{b} })
 	if done && r == Success {
 		put(out, b.base)
-	} else {
-		m.trim(c.d)
 	}
 	return r, done
 }
@@ -308,8 +327,8 @@ func (c *Call) GraphAddMemAllocNode(out *Handle, g Handle, deps *Handle, count u
 	if r != Success {
 		return r
 	}
+	defer c.d.graphMemory.release(c.d, b)
 	if r := c.addNode(out, g, deps, count, &allocNode{b}); r != Success {
-		c.d.graphMemory.trim(c.d)
 		return r
 	}
 	p.Ptr = b.base

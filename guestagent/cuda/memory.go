@@ -194,10 +194,11 @@ func (c *Call) MemFreeV2(p uint64) Result {
 		return ErrorInvalidValue
 	}
 	if b := c.d.graphMemory.find(p); b != nil {
-		if !c.d.graphMemory.free(b) {
+		before := b.x.everything()
+		if !c.d.graphMemory.free(b, func() { b.freedBehind(before) }) {
 			return ErrorInvalidValue
 		}
-		return c.waitFor(b.x.everything(), func() Result {
+		return c.waitFor(before, func() Result {
 			c.d.graphMemory.trim(c.d)
 			return Success
 		})
