@@ -86,6 +86,34 @@ func TestChannelClosedBehindACopy(t *testing.T) {
 	}
 }
 
+// TestMemoryFreedBehindACopy: it is given back once the copy is done, though nobody asks the channel
+// for the copy's end.
+func TestMemoryFreedBehindACopy(t *testing.T) {
+	x := newFake(t, Options{})
+	c := x.context(t, gpu.ContextOptions{})
+	ch := channelOf(t, c)
+	p := alloc(t, c, 8)
+	if _, err := ch.Launch(kernel(t, c, "hang", 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ch.CopyIn(p, make([]byte, 8)); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Free(p); err != nil {
+		t.Fatal(err)
+	}
+	if c.Freed() == 0 {
+		t.Error("memory is given back before the commands that may use it")
+	}
+	x.unblock()
+	if err := c.do("wait", func() error { return x.gpu.StreamSynchronize(ch.stream) }); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.Freed(); n != 0 {
+		t.Errorf("%d bytes are not given back", n)
+	}
+}
+
 // TestContextClosedBehindACopy: it does not wait for a word that nobody stores.
 func TestContextClosedBehindACopy(t *testing.T) {
 	x := newFake(t, Options{})

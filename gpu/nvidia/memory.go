@@ -243,6 +243,7 @@ func (c *Context) Memory() (free, total uint64, err error) {
 		free, total, err = c.drv.MemGetInfo()
 		return err
 	})
+	c.noticeCopies()
 	c.settleFrees()
 	c.unmapFreed()
 	c.destroyEnded()

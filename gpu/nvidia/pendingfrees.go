@@ -90,11 +90,26 @@ func (c *Context) settleFrees() {
 	}
 }
 
+// noticeCopies has the words of all channels tell of copies that are done, as far as memory waits for
+// that: where an event alone signals a copy's end, nobody else may ever ask for it.
+func (c *Context) noticeCopies() {
+	if c.pendingFrees.bytes.Load() == 0 {
+		return
+	}
+	c.mu.Lock()
+	channels := slices.Clone(c.channels)
+	c.mu.Unlock()
+	for _, ch := range channels {
+		ch.progress()
+	}
+}
+
 // Zeroes implements [gpu.Lazy].
 func (c *Context) Zeroes() (gpu.Channel, gpu.Fence) { return c.zero, gpu.Fence(c.zero.sent.Load()) }
 
 // Freed implements [gpu.Lazy].
 func (c *Context) Freed() uint64 {
+	c.noticeCopies()
 	c.settleFrees()
 	c.unmapFreed()
 	c.destroyEnded()

@@ -125,6 +125,7 @@ func (c *Context) ask() {
 				return // the context has ended
 			}
 		}
+		c.noticeCopies()
 		c.settleFrees()
 		c.unmapFreed()
 		c.empty()
