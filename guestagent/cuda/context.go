@@ -45,7 +45,7 @@ type Context struct {
 // mostChannels is how many channels the streams of a context share at most.
 const mostChannels = 6
 
-// newContext makes a context; d.mu is held.
+// newContext makes a context; d.making and d.mu are held, but d.mu not while the host is waited for.
 func (d *Driver) newContext(flags uint32) (*Context, error) {
 	ctx := context.Background()
 	gpu, err := d.newGPUContext(ctx)
@@ -164,6 +164,8 @@ func (c *Call) CtxCreateV2(out *Handle, flags uint32, dev int32) Result {
 	if dev != 0 {
 		return ErrorInvalidDevice
 	}
+	d.making.Lock()
+	defer d.making.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x, err := d.newContext(flags)

@@ -20,9 +20,7 @@ type device struct {
 
 // ask calls f with a context of the driver for questions; d.device.mu is held.
 func (d *Driver) ask(f func(ctx context.Context, g *driver.Context) error) Result {
-	d.mu.Lock()
 	g, err := d.anyContext(context.Background())
-	d.mu.Unlock()
 	if err == nil {
 		err = f(context.Background(), g)
 	}

@@ -46,6 +46,10 @@ type Driver struct {
 	graphMemory graphMemory
 	ids         atomic.Uint64 // of contexts and streams
 
+	// making is held while a context is made, and comes before mu: two would wait for each other's memory
+	// where one of them is enough.
+	making sync.Mutex
+
 	mu       sync.Mutex
 	gpu      *driver.Device // nil before Init
 	preempt  *driver.PreemptOptions
@@ -112,28 +116,53 @@ func (d *Driver) Exit() {
 	d.reportAtExit()
 }
 
-// newGPUContext makes a context of the driver, or takes the spare one; d.mu is held.
+// newGPUContext makes a context of the driver, or takes the spare one; d.making and d.mu are held.
 func (d *Driver) newGPUContext(ctx context.Context) (*driver.Context, error) {
 	if g := d.spare; g != nil {
 		d.spare = nil
 		return g, nil
 	}
+	return d.awaitGPUContext(ctx)
+}
+
+// awaitGPUContext makes a context of the driver; d.making and d.mu are held, but d.mu not while the host is
+// waited for. Where the virtual GPU floats, that may be until another of the program's contexts ends, by
+// another thread.
+func (d *Driver) awaitGPUContext(ctx context.Context) (*driver.Context, error) {
+	d.mu.Unlock()
+	defer d.mu.Lock()
 	return d.gpu.NewContext(ctx, d.contextOptions())
 }
 
-// anyContext returns a context of the driver for questions about the device; d.mu is held.
-func (d *Driver) anyContext(ctx context.Context) (*driver.Context, error) {
+// madeContext returns a context of the driver for questions about the device, or nil if there is none;
+// d.mu is held.
+func (d *Driver) madeContext() *driver.Context {
 	for x := range d.contexts {
 		if x.sticky.Load() == 0 {
-			return x.gpu, nil
+			return x.gpu
 		}
 	}
-	if d.spare == nil {
-		g, err := d.gpu.NewContext(ctx, d.contextOptions())
-		if err != nil {
-			return nil, err
-		}
+	return d.spare
+}
+
+// anyContext is madeContext, and makes a context if there is none.
+func (d *Driver) anyContext(ctx context.Context) (*driver.Context, error) {
+	d.mu.Lock()
+	g := d.madeContext()
+	d.mu.Unlock()
+	if g != nil {
+		return g, nil
+	}
+	d.making.Lock()
+	defer d.making.Unlock()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if g := d.madeContext(); g != nil {
+		return g, nil
+	}
+	g, err := d.awaitGPUContext(ctx)
+	if err == nil {
 		d.spare = g
 	}
-	return d.spare, nil
+	return g, err
 }

@@ -1,9 +1,11 @@
 package cuda
 
 import (
+	"context"
 	"testing"
 
 	"vgpud/guestagent/driver"
+	"vgpud/guestagent/driver/drivertest"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -30,6 +32,62 @@ func TestTaskMemory(t *testing.T) {
 		got, err := get[Context](&c.d.objects, h).gpu.Placement()
 		if err != nil || got != want {
 			t.Errorf("%q: %+v, %v, want %+v", value, got, err, want)
+		}
+	}
+}
+
+// creating is a host that tells when the program has asked for a context.
+type creating struct {
+	*drivertest.Host
+	asked chan struct{}
+}
+
+func (h creating) Write(off, v uint32) error {
+	err := h.Host.Write(off, v)
+	if off == uint32(abi.ContextSlot(0, abi.ContextControl)) && v == uint32(abi.ControlCreate) {
+		close(h.asked)
+	}
+	return err
+}
+
+// TestOthersDontWait: while one thread waits until a GPU has room for its context, others can give memory
+// back, ask about the device's primary context, and end the program.
+func TestOthersDontWait(t *testing.T) {
+	for _, primary := range []bool{false, true} {
+		host, err := drivertest.NewHost(drivertest.Options{SharedBytes: 32 << 20, Features: abi.FeatureContexts, NeverReady: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := creating{host, make(chan struct{})}
+		d := New(Options{Hooks: silent{t}, Open: func(context.Context) (driver.Bus, error) { return h, nil }})
+		want(t, "init", d.Init(), Success)
+		waits := make(chan Result)
+		go func() {
+			c, out := d.thread(NewThread(1, 16)), Handle(0)
+			if primary {
+				waits <- c.DevicePrimaryCtxRetain(&out, 0)
+			} else {
+				waits <- c.CtxCreateV2(&out, 0, 0)
+			}
+		}()
+		<-h.asked
+		var flags uint32
+		active := int32(1)
+		c := d.thread(NewThread(2, 16))
+		want(t, "the primary context's state", c.DevicePrimaryCtxGetState(0, &flags, &active), Success)
+		if active != 0 {
+			t.Error("the primary context is there before a GPU has room")
+		}
+		if d.owner(1) != nil {
+			t.Error("an address is a context's that is not there")
+		}
+		d.Exit()
+		host.Die()
+		if r := <-waits; r == Success {
+			t.Error("a context of a device that is gone")
+		}
+		if err := d.gpu.Close(); err != nil {
+			t.Log(err) // the device is gone
 		}
 	}
 }

@@ -17,6 +17,12 @@ func (c *Call) DevicePrimaryCtxRetain(out *Handle, dev int32) Result {
 		return ErrorInvalidDevice
 	}
 	d.mu.Lock()
+	if d.primary.x == nil {
+		d.mu.Unlock()
+		d.making.Lock()
+		defer d.making.Unlock()
+		d.mu.Lock()
+	}
 	defer d.mu.Unlock()
 	p := &d.primary
 	if p.x == nil {
