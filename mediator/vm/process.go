@@ -259,6 +259,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			p.faulted = true
 			p.b.fault(p.ref.Slot, f.Text)
 			p.b.log.Warn("context ended by a fault", "context", p.ref.Slot, "fault", f.Text)
+			p.b.lostGPU(abi.ErrorCode(f.Code))
 			p.b.dev.ContextFaulted(p.ref, abi.ErrorCode(f.Code))
 		case ipc.KindFailed:
 			var f ipc.ChannelFailure
@@ -305,6 +306,7 @@ func (p *process) notReady(m ipc.Message) (abi.ErrorCode, error) {
 	if derr := m.Decode(&f); derr != nil {
 		return abi.ErrorInternal, errors.Join(err, derr)
 	}
+	p.b.lostGPU(abi.ErrorCode(f.Code))
 	switch code := abi.ErrorCode(f.Code); code {
 	case abi.ErrorDeviceLost, abi.ErrorLimit:
 		return code, err

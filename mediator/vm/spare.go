@@ -7,6 +7,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // A spare executor has opened the guest's GPU and waits for the guest's next context, which so is
@@ -121,6 +122,14 @@ func (b *executors) takeSpare(gpu int) *started {
 		return nil
 	}
 	return sp.s // nil if it is about to be started
+}
+
+// lostGPU ends the spare executor if a context has ended with its GPU. The spare executor has opened
+// that GPU, too: it would be of no use to the next context, and in the way of the GPU's reset.
+func (b *executors) lostGPU(code abi.ErrorCode) {
+	if code == abi.ErrorDeviceLost {
+		b.endSpare()
+	}
 }
 
 // endSpare ends the guest's spare executor, if it has one.

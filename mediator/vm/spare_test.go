@@ -1,6 +1,8 @@
 package vm
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 	"vgpud/clock"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // warmExecutors returns the backend of a guest that keeps a spare executor, and its clock.
@@ -78,14 +81,39 @@ func TestSpareExecutor(t *testing.T) {
 	awaitEnd(t, dead)
 }
 
-// TestSpareExecutorEnds: it ends when nobody needs it for long, and before the GPU is drained, for
-// which nobody may have it open. It outlives the device's reset, which is what a guest's driver does
+// receiveOnly has a process receive one message of its executor's.
+func receiveOnly(t *testing.T, b *executors, m ipc.Message) {
+	t.Helper()
+	ours, end, err := ipc.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs, err := ipc.FromFile(end)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(theirs.Send(m), theirs.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newProcess(b, vgpu.ContextRef{Slot: 9, Generation: 1}).receive(ours); err == nil {
+		t.Error("no error at the connection's end")
+	}
+	if err := ours.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestSpareExecutorEnds: it ends when nobody needs it for long, when a context says that the GPU is
+// gone, and before the GPU is drained, for which nobody may have it open. It outlives the device's reset, which is what a guest's driver does
 // at its end. A context that is placed on another GPU ends it, too.
 func TestSpareExecutorEnds(t *testing.T) {
 	b, now := warmExecutors(t)
+	lost := fmt.Appendf(nil, `{"code": %d}`, abi.ErrorDeviceLost)
 	for i, end := range []func(){
 		func() { now.AwaitWaiters(1); now.Advance(spareLife) },
 		func() { b.drain(ipc.Drain{Refuse: true}) },
+		func() { receiveOnly(t, b, ipc.Message{Kind: ipc.KindFault, Body: lost}) },
+		func() { receiveOnly(t, b, ipc.Message{Kind: ipc.KindReady, Error: "no GPU", Body: lost}) },
 		func() {
 			if b.takeSpare(1) != nil {
 				t.Error("a context on another GPU got the spare executor")
