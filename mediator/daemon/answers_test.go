@@ -118,3 +118,17 @@ func TestPendingIsReserved(t *testing.T) {
 		t.Errorf("reserved: %+v", gpus)
 	}
 }
+
+// TestWholeLimitIsKnownAgain: a context that was granted less than it asks for, since its guest's limit was
+// lowered, is the one that was saved.
+func TestWholeLimitIsKnownAgain(t *testing.T) {
+	saved := savedTask{Task: ipc.Task{Slot: 2, Generation: 7, Memory: 60, Whole: true}}
+	if !saved.is(ipc.Task{Slot: 2, Generation: 7, Memory: 100, Whole: true}) {
+		t.Error("a context is not known any more")
+	}
+	for _, other := range []ipc.Task{{Slot: 2, Generation: 8, Memory: 60, Whole: true}, {Slot: 2, Generation: 7, Memory: 60}, {Slot: 2, Generation: 7, Memory: 100}} {
+		if saved.is(other) {
+			t.Errorf("%+v is taken for %+v", other, saved.Task)
+		}
+	}
+}

@@ -62,6 +62,15 @@ type savedTask struct {
 	Waited time.Duration `json:"waited,omitempty"`
 }
 
+// is reports whether a context that a guest's process introduces is the one that was saved. One that
+// asks for its guest's whole limit may have got less.
+func (k *savedTask) is(t ipc.Task) bool {
+	if t.Whole {
+		t.Memory = k.Memory
+	}
+	return t == k.Task
+}
+
 // on returns what was saved for a GPU.
 func (k *savedState) on(gpu string) savedPresence {
 	if gpu == k.Spec.GPU.Name {

@@ -144,7 +144,7 @@ func (s *Service) restoreTasks(g *guest, saved *savedState) {
 	var left []savedTask
 	had := uint64(0)
 	for _, k := range saved.Tasks {
-		if slices.Contains(g.introduced, k.Task) { // else it ended while no daemon ran
+		if slices.ContainsFunc(g.introduced, k.is) { // else it ended while no daemon ran
 			left = append(left, k)
 			had += k.Memory
 		}
@@ -229,7 +229,7 @@ func (g *guest) key(k *ipc.Task) tasks.Key {
 
 // requestOf returns what a context asks for.
 func requestOf(k *ipc.Task) tasks.Request {
-	return tasks.Request{TaskRequest: abi.TaskRequest{Memory: k.Memory, Blocks: k.Blocks, Threads: k.Threads}, Tag: k.Tag}
+	return tasks.Request{TaskRequest: abi.TaskRequest{Memory: k.Memory, Blocks: k.Blocks, Threads: k.Threads}, Tag: k.Tag, Whole: k.Whole}
 }
 
 // handleTask handles a message of a guest's process about a context that floats.
@@ -279,7 +279,7 @@ func (g *guest) placedTasks() (all []savedTask) {
 		for _, x := range t.Placed(g.spec.Name) {
 			r := &x.Request
 			all = append(all, savedTask{
-				Task:   ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: r.Memory, Blocks: r.Blocks, Threads: r.Threads},
+				Task:   ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: r.Memory, Blocks: r.Blocks, Threads: r.Threads, Whole: r.Whole},
 				GPU:    g.tasks.devices[x.GPU].config.Name,
 				Waited: x.Waited,
 			})

@@ -10,6 +10,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/guestagent/driver"
+	"vgpud/mediator/access"
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/statefile"
@@ -150,5 +151,22 @@ func TestFloatsOver(t *testing.T) {
 	}
 	if err := s.checkFloat(0); !errors.Is(err, api.ErrInvalid) {
 		t.Errorf("a guest without a limit: %v", err)
+	}
+}
+
+// TestLoweredLimit: contexts that don't say what they need get what their guest may have after its limit
+// was lowered.
+func TestLoweredLimit(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+	dev := d.floating("a")
+	limit := uint64(48 << 20)
+	if _, err := d.service.UpdateVM(access.Caller{}, "a", api.VMUpdate{MemoryLimitBytes: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dev.NewContext(t.Context(), driver.ContextOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if all := d.service.Tasks().Tasks; len(all) != 1 || all[0].MemoryBytes != limit || all[0].State != api.TaskPlaced {
+		t.Errorf("tasks: %+v", all)
 	}
 }

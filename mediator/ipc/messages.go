@@ -90,6 +90,9 @@ type Task struct {
 	Memory  uint64 `json:"memory"`
 	Blocks  uint32 `json:"blocks,omitempty"`
 	Threads uint32 `json:"threads,omitempty"`
+	// Whole says that the context did not say what it needs: Memory is the limit that its guest was
+	// created with.
+	Whole bool `json:"whole,omitempty"`
 }
 
 // Place tells a guest's process what was decided about a context that floats.

@@ -26,6 +26,8 @@ type Request struct {
 	abi.TaskRequest
 	// Tag is the guest's number for the context.
 	Tag uint32
+	// Whole has the context ask for no more than its guest's limit, if that was lowered below Memory.
+	Whole bool
 }
 
 // Guest is what a guest that floats was granted.
@@ -196,8 +198,9 @@ func (t *Table) Submit(now time.Duration, k Key, r Request) error {
 	if err != nil {
 		return err
 	}
+	x.bound()
 	switch {
-	case r.Memory > x.of.Memory:
+	case x.req.Memory > x.of.Memory:
 		t.refuse(x, abi.ErrorLimit)
 	case len(x.of.held) > 0:
 		t.hold(x)
@@ -205,6 +208,13 @@ func (t *Table) Submit(now time.Duration, k Key, r Request) error {
 		t.submit(now, x)
 	}
 	return nil
+}
+
+// bound has a task that asks for its guest's whole limit ask for what that is now.
+func (x *task) bound() {
+	if x.req.Whole {
+		x.req.Memory = min(x.req.Memory, x.of.Memory)
+	}
 }
 
 // submit gives a task to the queue, or holds or refuses it. It reports whether the queue has it.
@@ -266,6 +276,7 @@ func (t *Table) forgetRefused(of func(Key) bool) {
 func (t *Table) release(now time.Duration, g *guest) {
 	for len(g.held) > 0 {
 		x := g.held[0]
+		x.bound()
 		if x.req.Memory > g.Memory { // the limit was lowered
 			t.refuse(x, abi.ErrorLimit)
 			continue

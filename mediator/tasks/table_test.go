@@ -330,3 +330,28 @@ func TestRefusedAreBounded(t *testing.T) {
 	wantDecisions(t, "refused", x.Decide(3, make([]GPU, 1)),
 		Decision{Key: Key{"a", 0, 998}, Code: abi.ErrorLimit}, Decision{Key: Key{"a", 1, 999}, Code: abi.ErrorLimit})
 }
+
+// TestWholeLimit: a context that asks for its guest's whole limit, as it was when the guest was created,
+// gets what the limit is by now.
+func TestWholeLimit(t *testing.T) {
+	x := newTable(t, 1)
+	whole := ask(100)
+	whole.Whole = true
+	lower := func(memory uint64) {
+		if err := x.Admit(1, "a", Guest{Weight: 1, Memory: memory}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lower(80)
+	first, second := Key{"a", 0, 1}, Key{"a", 1, 1}
+	for _, k := range []Key{first, second} {
+		if err := x.Submit(1, k, whole); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := make([]GPU, 1)
+	wantDecisions(t, "at 80 bytes", x.Decide(1, open), Decision{Key: first, Granted: 80}, Decision{Key: second, Reason: abi.WaitGuest})
+	lower(60)
+	x.Free(1, first)
+	wantDecisions(t, "at 60 bytes", x.Decide(1, open), Decision{Key: second, Granted: 60})
+}

@@ -55,9 +55,11 @@ type Context struct {
 	// Version and Features are the negotiated ones.
 	Version  abi.Version
 	Features abi.Features
-	// Floats reports whether the context has no GPU of its own. Then Task is what it asks for.
+	// Floats reports whether the context has no GPU of its own. Then Task is what it asks for, and Whole
+	// reports that it did not say so: it may have what its guest may.
 	Floats bool
 	Task   abi.TaskRequest
+	Whole  bool
 }
 
 // Ring is a checked ring. It lies after BAR2's header and, since version 1.1, in the part for

@@ -79,6 +79,7 @@ func (r *registers) begin(slot int, s abi.ContextState, kind actionKind) {
 	x := Context{ContextRef: r.contextRef(slot), Tag: c.tag, Version: r.version, Features: r.features}
 	if x.Task, x.Floats, _ = r.taskOf(c); x.Floats { // checked at create, and not changed since
 		c.task = taskRow{state: abi.TaskWaits}
+		x.Whole = !c.hasRequest()
 	}
 	r.todo = append(r.todo, action{kind: kind, context: x})
 }

@@ -88,6 +88,7 @@ func (b *executors) begin(c vgpu.Context) {
 	if c.Floats {
 		p.task = &ipc.Task{
 			Slot: c.Slot, Generation: c.Generation, Tag: c.Tag, Memory: c.Task.Memory, Blocks: c.Task.Blocks, Threads: c.Task.Threads,
+			Whole: c.Whole,
 		}
 	}
 	if c.Version >= abi.Version1_1 {
