@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -33,8 +34,16 @@ func TestInstallGuest(t *testing.T) {
 		put(to, string(b), 0o755)
 	}
 	put("bin/vgpu-agent", "#!/bin/sh\n[ \"$1\" != man ] || echo page >\"$2/vgpu-agent.8\"\n", 0o755)
-	for _, page := range []string{"guest", "cuda", "cudart"} {
-		put("docs/"+page+".md", page, 0o644)
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("%d pages, %v", len(pages), err)
+	}
+	results, err := filepath.Glob("../../docs/results/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, results...) {
+		put(strings.TrimPrefix(page, "../../"), page, 0o644)
 	}
 	install := func(args ...string) error {
 		c := exec.Command(filepath.Join(tree, "scripts/install.sh"), append(args, "--guest")...)
@@ -90,7 +99,7 @@ func TestInstallGuest(t *testing.T) {
 	if err := install("--remove"); err != nil {
 		t.Fatal(err)
 	}
-	err := filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dest, func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() && path != other && filepath.Base(path) != "ld.so.conf" {
 			t.Errorf("%s is left", path)
 		}

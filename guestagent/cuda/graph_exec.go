@@ -74,7 +74,9 @@ func (c *Call) instantiate(out *Handle, h Handle, flags uint64) (bad *node, r Re
 		n.g.forget(c.d)
 		return nil, ErrorOutOfMemory
 	}
-	g.exec = e
+	if g.memory {
+		g.exec = e
+	}
 	put(out, e.handle)
 	return nil, Success
 }

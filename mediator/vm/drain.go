@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"cmp"
 	"errors"
 
 	"vgpud/mediator/ipc"
@@ -24,9 +25,10 @@ func (c *control) handleDrain(m *ipc.Message) {
 // daemon asks for that: the guest learns that its contexts are lost.
 func (b *executors) drain(d ipc.Drain) {
 	b.mu.Lock()
-	if d.GPU == "" || d.GPU == b.spec.GPU.Name {
-		b.draining = d.Refuse // the daemon places no context that floats there
+	if b.drained == nil {
+		b.drained = map[string]bool{}
 	}
+	b.drained[cmp.Or(d.GPU, b.spec.GPU.Name)] = d.Refuse
 	processes := b.processes
 	b.mu.Unlock()
 	if d.Refuse {
@@ -44,10 +46,12 @@ func (b *executors) drain(d ipc.Drain) {
 	}
 }
 
-func (b *executors) isDraining() bool {
+// isDraining reports whether one of the guest's GPUs is being drained. The daemon places no context
+// there then, but may just have placed one.
+func (b *executors) isDraining(gpu int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.draining
+	return b.drained[b.gpu(gpu).Name]
 }
 
 // lose has the process end as if it had died: unlike stop, its context is then faulted.

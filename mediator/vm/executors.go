@@ -41,9 +41,9 @@ type executors struct {
 	faults    [ipc.MaxContexts]string
 	starts    [ipc.MaxContexts]bucket // of each slot's executors
 	allStarts bucket
-	draining  bool   // no executor starts: see drain
-	spare     *spare // nil: the guest has none
-	closed    bool   // no spare executor starts any more
+	drained   map[string]bool // GPUs on which no executor starts, by name: see drain
+	spare     *spare          // nil: the guest has none
+	closed    bool            // no spare executor starts any more
 	ended     sync.WaitGroup
 }
 

@@ -80,7 +80,7 @@ func (p *process) run() {
 		}
 	}
 	p.b.gpuOf[p.ref.Slot].Store(int32(p.gpu))
-	if p.task == nil && p.b.isDraining() {
+	if p.b.isDraining(p.gpu) {
 		log.Info("executor not started", "err", errDraining)
 		p.b.fault(p.ref.Slot, errDraining.Error())
 		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)

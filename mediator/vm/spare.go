@@ -38,7 +38,7 @@ func (b *executors) keepSpare(gpu int) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.spare != nil || b.draining || b.closed {
+	if b.spare != nil || b.drained[b.gpu(gpu).Name] || b.closed {
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -104,8 +104,9 @@ func receiveOnly(t *testing.T, b *executors, m ipc.Message) {
 }
 
 // TestSpareExecutorEnds: it ends when nobody needs it for long, when a context says that the GPU is
-// gone, and before the GPU is drained, for which nobody may have it open. It outlives the device's reset, which is what a guest's driver does
-// at its end. A context that is placed on another GPU ends it, too.
+// gone, and before the GPU is drained, for which nobody may have it open. It outlives the device's
+// reset, which is what a guest's driver does at its end. A context that is placed on another GPU
+// ends it, too.
 func TestSpareExecutorEnds(t *testing.T) {
 	b, now := warmExecutors(t)
 	lost := fmt.Appendf(nil, `{"code": %d}`, abi.ErrorDeviceLost)
@@ -120,9 +121,7 @@ func TestSpareExecutorEnds(t *testing.T) {
 			}
 		},
 	} {
-		b.mu.Lock()
-		b.draining = false
-		b.mu.Unlock()
+		b.drain(ipc.Drain{})
 		now.Advance(time.Minute) // so that an executor may be started
 		create(t, b, vgpu.ContextRef{Slot: i, Generation: 1}, 0)
 		spare := awaitSpare(t, b, now)
@@ -142,5 +141,23 @@ func TestNoSpareExecutor(t *testing.T) {
 	b.keepSpare(0)
 	if b.spare != nil {
 		t.Error("a spare executor that was not asked for")
+	}
+}
+
+// TestNoSpareExecutorOfADrainedGPU: a context that is ready after its GPU's drain has begun, on one of
+// the GPUs of a guest that floats, leaves no process that has the GPU open.
+func TestNoSpareExecutorOfADrainedGPU(t *testing.T) {
+	b, _ := warmExecutors(t)
+	b.spec.GPU.Name = "gpu0"
+	b.spec.Floats = []ipc.GPU{{Name: "gpu0", WarmExecutors: true}, {Name: "gpu1", WarmExecutors: true}}
+	b.drain(ipc.Drain{GPU: "gpu1", Refuse: true})
+	if b.keepSpare(1); b.spare != nil {
+		t.Error("a spare executor of a GPU that is drained")
+	}
+	if b.isDraining(0) || !b.isDraining(1) {
+		t.Error("the GPU that is drained is not the one on which no executor starts")
+	}
+	if b.keepSpare(0); b.spare == nil {
+		t.Error("no spare executor of another GPU")
 	}
 }
