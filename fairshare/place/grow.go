@@ -133,14 +133,23 @@ func (q *Queue) awaited(gpu int) bool {
 	return false
 }
 
-// Moved tells that a task has left the GPU that it had before its [Move].
-func (q *Queue) Moved(now time.Duration, id TaskID) error {
+// taskIn returns a task, which has to be in a state.
+func (q *Queue) taskIn(id TaskID, s State) (*task, error) {
 	t := q.tasks[id]
 	if t == nil {
-		return fmt.Errorf("place: task %d: %w", id, ErrUnknown)
+		return nil, fmt.Errorf("place: task %d: %w", id, ErrUnknown)
 	}
-	if t.state != Moving {
-		return fmt.Errorf("place: task %d is %v: %w", id, t.state, ErrState)
+	if t.state != s {
+		return nil, fmt.Errorf("place: task %d is %v: %w", id, t.state, ErrState)
+	}
+	return t, nil
+}
+
+// Moved tells that a task has left the GPU that it had before its [Move].
+func (q *Queue) Moved(now time.Duration, id TaskID) error {
+	t, err := q.taskIn(id, Moving)
+	if err != nil {
+		return err
 	}
 	q.leave(now, t)
 	t.state = Placed
@@ -150,12 +159,9 @@ func (q *Queue) Moved(now time.Duration, id TaskID) error {
 // Left tells that the memory of a task is on the host. The task waits for a GPU, or is parked if it
 // left because it was idle.
 func (q *Queue) Left(now time.Duration, id TaskID) error {
-	t := q.tasks[id]
-	if t == nil {
-		return fmt.Errorf("place: task %d: %w", id, ErrUnknown)
-	}
-	if t.state != Leaving {
-		return fmt.Errorf("place: task %d is %v: %w", id, t.state, ErrState)
+	t, err := q.taskIn(id, Leaving)
+	if err != nil {
+		return err
 	}
 	q.takeOff(now, t)
 	if t.why == IsIdle && t.quiet {

@@ -15,10 +15,15 @@ type Warps struct{}
 
 // Place implements [Placer].
 func (Warps) Place(gpus []GPU, may Set, _ *Request) (int, bool) {
+	return fewest(gpus, may, func(g *GPU) uint64 { return g.warps })
+}
+
+// fewest returns the index of the GPU of may with the least count, the first of several.
+func fewest(gpus []GPU, may Set, count func(*GPU) uint64) (int, bool) {
 	best, least := -1, uint64(math.MaxUint64)
 	for i := range gpus {
-		if may.Has(i) && gpus[i].warps < least {
-			best, least = i, gpus[i].warps
+		if n := count(&gpus[i]); may.Has(i) && n < least {
+			best, least = i, n
 		}
 	}
 	return best, best >= 0
@@ -29,13 +34,7 @@ type GridWarps struct{}
 
 // Place implements [Placer].
 func (GridWarps) Place(gpus []GPU, may Set, _ *Request) (int, bool) {
-	best, least := -1, uint64(math.MaxUint64)
-	for i := range gpus {
-		if may.Has(i) && gpus[i].gridWarps < least {
-			best, least = i, gpus[i].gridWarps
-		}
-	}
-	return best, best >= 0
+	return fewest(gpus, may, func(g *GPU) uint64 { return g.gridWarps })
 }
 
 // LeastBusy places on the GPU that was busy for the smallest part of the time, then on the one with

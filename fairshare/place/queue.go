@@ -84,10 +84,15 @@ var stateNames = [...]string{"waiting", "placed", "growing", "moving", "leaving"
 
 // String returns the state's name.
 func (s State) String() string {
-	if int(s) < len(stateNames) {
-		return stateNames[s]
+	return nameOf(stateNames[:], "State", uint8(s))
+}
+
+// nameOf returns the name of a value, or its type and number if it has none.
+func nameOf(names []string, kind string, v uint8) string {
+	if int(v) < len(names) {
+		return names[v]
 	}
-	return fmt.Sprintf("State(%d)", uint8(s))
+	return fmt.Sprintf("%s(%d)", kind, v)
 }
 
 // Kind is what an [Action] tells the caller to do.
@@ -111,10 +116,7 @@ var kindNames = [...]string{"begin", "grow", "move", "leave", "refuse"}
 
 // String returns the kind's name.
 func (k Kind) String() string {
-	if int(k) < len(kindNames) {
-		return kindNames[k]
-	}
-	return fmt.Sprintf("Kind(%d)", uint8(k))
+	return nameOf(kindNames[:], "Kind", uint8(k))
 }
 
 // Why is the reason of a [Move] or [Leave].
@@ -135,10 +137,7 @@ var whyNames = [...]string{"", "growth", "urgent", "idle"}
 
 // String returns the reason's name, or "".
 func (w Why) String() string {
-	if int(w) < len(whyNames) {
-		return whyNames[w]
-	}
-	return fmt.Sprintf("Why(%d)", uint8(w))
+	return nameOf(whyNames[:], "Why", uint8(w))
 }
 
 // Action is something that the caller of [Queue.Begin] has to do.

@@ -60,19 +60,28 @@ func TestCopiesAreToldOfByEvents(t *testing.T) {
 	}
 }
 
-// TestChannelClosedBehindACopy: its stream serves another channel once the copy is done, though
-// nobody asks for the copy's end any more.
-func TestChannelClosedBehindACopy(t *testing.T) {
+// copyBehind returns a device, a channel of its context with a kernel that waits for unblock and a
+// copy behind it, whose fence is 2, and the memory that is copied to.
+func copyBehind(t *testing.T, name string) (*fake, *Channel, gpu.Ptr) {
+	t.Helper()
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
 	ch := channelOf(t, c)
 	p := alloc(t, c, 8)
-	if _, err := ch.Launch(kernel(t, c, "hang", 0)); err != nil {
+	if _, err := ch.Launch(kernel(t, c, name, 0)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ch.CopyIn(p, make([]byte, 8)); err != nil {
-		t.Fatal(err)
+	if f, err := ch.CopyIn(p, make([]byte, 8)); err != nil || f != 2 {
+		t.Fatalf("fence %d, %v", f, err)
 	}
+	return x, ch, p
+}
+
+// TestChannelClosedBehindACopy: its stream serves another channel once the copy is done, though
+// nobody asks for the copy's end any more.
+func TestChannelClosedBehindACopy(t *testing.T) {
+	x, ch, _ := copyBehind(t, "hang")
+	c := ch.c
 	lane := ch.lane
 	if err := ch.Close(); err != nil {
 		t.Fatal(err)
@@ -89,16 +98,8 @@ func TestChannelClosedBehindACopy(t *testing.T) {
 // TestMemoryFreedBehindACopy: it is given back once the copy is done, though nobody asks the channel
 // for the copy's end.
 func TestMemoryFreedBehindACopy(t *testing.T) {
-	x := newFake(t, Options{})
-	c := x.context(t, gpu.ContextOptions{})
-	ch := channelOf(t, c)
-	p := alloc(t, c, 8)
-	if _, err := ch.Launch(kernel(t, c, "hang", 0)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.CopyIn(p, make([]byte, 8)); err != nil {
-		t.Fatal(err)
-	}
+	x, ch, p := copyBehind(t, "hang")
+	c := ch.c
 	if err := c.Free(p); err != nil {
 		t.Fatal(err)
 	}
@@ -129,17 +130,8 @@ func TestContextClosedBehindACopy(t *testing.T) {
 
 // TestFaultBehindACopy: whoever asks for a copy's end learns that a fault has ended the context.
 func TestFaultBehindACopy(t *testing.T) {
-	x := newFake(t, Options{})
-	c := x.context(t, gpu.ContextOptions{})
-	ch := channelOf(t, c)
-	p := alloc(t, c, 8)
-	if _, err := ch.Launch(kernel(t, c, "bad", 0)); err != nil {
-		t.Fatal(err)
-	}
-	f, err := ch.CopyIn(p, make([]byte, 8))
-	if err != nil {
-		t.Fatal(err)
-	}
+	x, ch, _ := copyBehind(t, "bad")
+	c, f := ch.c, gpu.Fence(2)
 	x.unblock()
 	for c.Fault() == nil {
 		ch.Done()

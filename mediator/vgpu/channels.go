@@ -48,13 +48,13 @@ func (r *registers) controlChannel(slot int, control abi.Control) abi.ErrorCode 
 		r.contexts[open.Context.Slot].channels++
 		r.dirty.pages[slot/64] |= 1 << (slot % 64)
 		r.setChannel(slot, abi.ChannelOpening, abi.ErrorNone)
-		r.todo = append(r.todo, action{kind: openChannel, channel: open})
+		r.actions = append(r.actions, action{kind: openChannel, channel: open})
 	case abi.ControlDestroy:
 		if c.state == abi.ChannelFree || c.state == abi.ChannelClosing {
 			return abi.ErrorBadState
 		}
 		r.setChannel(slot, abi.ChannelClosing, abi.ErrorNone)
-		r.todo = append(r.todo, action{kind: closeChannel, channel: Channel{ChannelRef: c.open.ChannelRef}})
+		r.actions = append(r.actions, action{kind: closeChannel, channel: Channel{ChannelRef: c.open.ChannelRef}})
 	default:
 		return abi.ErrorBadControl
 	}

@@ -64,7 +64,7 @@ func (r *registers) controlContext(slot int, control abi.Control) abi.ErrorCode 
 		}
 		r.closeChannelsOf(slot)
 		r.setContext(slot, abi.ContextDestroying, abi.ErrorNone)
-		r.todo = append(r.todo, action{kind: destroyContext, context: Context{ContextRef: r.contextRef(slot)}})
+		r.actions = append(r.actions, action{kind: destroyContext, context: Context{ContextRef: r.contextRef(slot)}})
 	default:
 		return abi.ErrorBadControl
 	}
@@ -81,7 +81,7 @@ func (r *registers) begin(slot int, s abi.ContextState, kind actionKind) {
 		c.task = taskRow{state: abi.TaskWaits}
 		x.Whole = !c.hasRequest()
 	}
-	r.todo = append(r.todo, action{kind: kind, context: x})
+	r.actions = append(r.actions, action{kind: kind, context: x})
 }
 
 // channelsOf yields the channels of a context's slot that are not free.

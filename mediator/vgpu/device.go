@@ -35,8 +35,8 @@ type Device struct {
 	// it does not for a moment when its VMM sets interrupts up anew.
 	missed bool
 
-	// todo is the client goroutine's copy of registers.todo.
-	todo []action
+	// actions is the client goroutine's copy of registers.actions.
+	actions []action
 }
 
 var (
@@ -146,7 +146,7 @@ func (d *Device) Detach(s *vfiouser.Session) {
 	d.session = nil
 	d.missed = false
 	d.regs.reset()
-	d.regs.todo, d.regs.dirty = d.regs.todo[:0], dirty{}
+	d.regs.actions, d.regs.dirty = d.regs.actions[:0], dirty{}
 	d.mu.Unlock()
 	d.backend.Reset()
 	d.config.Reset()
@@ -168,7 +168,7 @@ func (d *Device) Reset() error {
 	d.mu.Lock()
 	d.missed = false
 	d.regs.reset()
-	d.regs.todo = append(d.regs.todo[:0], action{kind: resetAll})
+	d.regs.actions = append(d.regs.actions[:0], action{kind: resetAll})
 	d.config.Reset()
 	return d.finish()
 }
@@ -232,12 +232,12 @@ func (d *Device) IRQsChanged(index, start, count uint32) {
 // is held, and the caller is the client's goroutine.
 func (d *Device) finish() error {
 	d.publish()
-	d.todo = append(d.todo[:0], d.regs.todo...)
-	d.regs.todo = d.regs.todo[:0]
+	d.actions = append(d.actions[:0], d.regs.actions...)
+	d.regs.actions = d.regs.actions[:0]
 	d.mu.Unlock()
 	var errs error
-	for i := range d.todo {
-		errs = errors.Join(errs, d.do(&d.todo[i]))
+	for i := range d.actions {
+		errs = errors.Join(errs, d.do(&d.actions[i]))
 	}
 	return errs
 }

@@ -39,8 +39,8 @@ func (d *Device) ChannelClosed(ch ChannelRef) {
 	d.event(func(r *registers) { r.channelClosed(ch) })
 }
 
-// event changes the state machine for the backend. Events create no actions, so todo stays as it
-// is.
+// event changes the state machine for the backend. Events create no actions, so those that there are
+// stay.
 func (d *Device) event(f func(*registers)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 )
 
 // registers is the device as a state machine, with no lock, no shared memory and no clock. Accesses
-// and the backend's answers change it. The resulting work is in todo and dirty, which Device
+// and the backend's answers change it. The resulting work is in actions and dirty, which Device
 // empties after every call.
 type registers struct {
 	cfg        Config
@@ -22,8 +22,8 @@ type registers struct {
 	channels   []channelSlot
 	count      counts
 
-	todo  []action
-	dirty dirty
+	actions []action
+	dirty   dirty
 }
 
 // counts holds the counters of Stats that the state machine keeps.
@@ -301,7 +301,7 @@ func (r *registers) storeIdentity(off, v uint32) abi.ErrorCode {
 			return abi.ErrorBadReset
 		}
 		r.reset()
-		r.todo = append(r.todo, action{kind: resetAll})
+		r.actions = append(r.actions, action{kind: resetAll})
 	}
 	return abi.ErrorNone
 }
@@ -349,5 +349,5 @@ func (r *registers) doorbell(slot int) {
 	}
 	r.count.doorbells++
 	c.doorbells++
-	r.todo = append(r.todo, action{kind: kick, channel: Channel{ChannelRef: c.open.ChannelRef}})
+	r.actions = append(r.actions, action{kind: kick, channel: Channel{ChannelRef: c.open.ChannelRef}})
 }

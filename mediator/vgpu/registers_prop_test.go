@@ -146,8 +146,8 @@ func TestTablesProperty(t *testing.T) {
 }
 
 // checkActions compares the actions with the tables.
-func checkActions(t *rapid.T, r *registers, todo []action) {
-	for _, a := range todo {
+func checkActions(t *rapid.T, r *registers, actions []action) {
+	for _, a := range actions {
 		switch a.kind {
 		case createContext, resetContext, destroyContext:
 			if a.context.ContextRef != r.contextRef(a.context.Slot) {
@@ -216,6 +216,6 @@ func BenchmarkDoorbell(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.write(uint64(abi.Doorbell(0)), p)
-		r.todo = r.todo[:0]
+		r.actions = r.actions[:0]
 	}
 }

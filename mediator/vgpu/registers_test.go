@@ -35,10 +35,10 @@ func (r *registers) set(off int, v uint32) {
 	r.write(uint64(off), b[:])
 }
 
-// take empties todo, as Device does.
+// take empties actions, as Device does.
 func (r *registers) take() []action {
-	t := append([]action(nil), r.todo...)
-	r.todo, r.dirty = r.todo[:0], dirty{}
+	t := append([]action(nil), r.actions...)
+	r.actions, r.dirty = r.actions[:0], dirty{}
 	return t
 }
 
@@ -216,9 +216,9 @@ func TestChannelChecks(t *testing.T) {
 			if got := s.create(r, 4); got != c.want {
 				t.Errorf("create: %v, want %v", got, c.want)
 			}
-			wantState, wantTodo := abi.ChannelFree, 0
+			wantState, wantActions := abi.ChannelFree, 0
 			if c.want == abi.ErrorNone {
-				wantState, wantTodo = abi.ChannelOpening, 1
+				wantState, wantActions = abi.ChannelOpening, 1
 			}
 			if got := abi.ChannelState(r.get(abi.ChannelSlot(4, abi.ChannelStatus))); got != wantState {
 				t.Errorf("state %v, want %v", got, wantState)
@@ -226,8 +226,8 @@ func TestChannelChecks(t *testing.T) {
 			if got := abi.ErrorCode(r.get(abi.ChannelSlot(4, abi.ChannelError))); got != c.want {
 				t.Errorf("the slot's error is %v, want %v", got, c.want)
 			}
-			if got := len(r.take()); got != wantTodo {
-				t.Errorf("%d actions, want %d", got, wantTodo)
+			if got := len(r.take()); got != wantActions {
+				t.Errorf("%d actions, want %d", got, wantActions)
 			}
 		})
 	}
@@ -246,8 +246,8 @@ func TestOldDriversRings(t *testing.T) {
 	r.set(abi.RegSelectVersion, uint32(abi.Version1_0))
 	r.set(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlCreate))
 	r.contextReady(ContextRef{0, 2})
-	if todo := r.take(); len(todo) == 0 || todo[len(todo)-1].context.Version != abi.Version1_0 {
-		t.Errorf("the backend was told: %+v", todo)
+	if actions := r.take(); len(actions) == 0 || actions[len(actions)-1].context.Version != abi.Version1_0 {
+		t.Errorf("the backend was told: %+v", actions)
 	}
 	for i, c := range []struct {
 		comp uint64
@@ -289,8 +289,8 @@ func TestChannelLife(t *testing.T) {
 	r.set(abi.Doorbell(1), 0)
 	r.set(abi.Doorbell(2), 0)
 	r.set(abi.Doorbell(200), 0)
-	if todo := r.take(); len(todo) != 1 || todo[0].kind != kick || todo[0].channel.ChannelRef != (ChannelRef{1, 1}) {
-		t.Errorf("after three doorbells, one of them good: %+v", todo)
+	if actions := r.take(); len(actions) != 1 || actions[0].kind != kick || actions[0].channel.ChannelRef != (ChannelRef{1, 1}) {
+		t.Errorf("after three doorbells, one of them good: %+v", actions)
 	}
 	r.channelReady(ChannelRef{1, 1})
 	r.set(abi.ChannelSlot(1, abi.ChannelVector), 3)
@@ -325,11 +325,11 @@ func TestGPUComesBack(t *testing.T) {
 		t.Helper()
 		r.take()
 		r.set(abi.ContextSlot(slot, abi.ContextControl), uint32(c))
-		todo := r.take()
-		if err := abi.ErrorCode(r.get(abi.RegError)); err != abi.ErrorNone || len(todo) != 1 {
-			t.Fatalf("control %v of slot %d: %v, %+v", c, slot, err, todo)
+		actions := r.take()
+		if err := abi.ErrorCode(r.get(abi.RegError)); err != abi.ErrorNone || len(actions) != 1 {
+			t.Fatalf("control %v of slot %d: %v, %+v", c, slot, err, actions)
 		}
-		return todo[0].kind
+		return actions[0].kind
 	}
 	lost("the start", false)
 	r.contextFaulted(ContextRef{0, 1}, abi.ErrorDeviceLost)
@@ -377,9 +377,9 @@ func TestContextFaultAndReset(t *testing.T) {
 	r.contextFaulted(ContextRef{0, 1}, abi.ErrorExecutorLost)
 	states("the executor's end", abi.ChannelFailed, abi.ErrorExecutorLost, abi.ErrorGPUFault)
 	r.set(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlReset))
-	todo := r.take()
-	if len(todo) != 1 || todo[0].kind != resetContext || todo[0].context.Generation != 2 || todo[0].context.Tag != 77 {
-		t.Fatalf("reset: %+v", todo)
+	actions := r.take()
+	if len(actions) != 1 || actions[0].kind != resetContext || actions[0].context.Generation != 2 || actions[0].context.Tag != 77 {
+		t.Fatalf("reset: %+v", actions)
 	}
 	r.contextReady(ContextRef{0, 1}) // the old executor's last word
 	if got := abi.ContextState(r.get(abi.ContextSlot(0, abi.ContextStatus))); got != abi.ContextResetting {
@@ -406,8 +406,8 @@ func TestDeviceReset(t *testing.T) {
 		t.Errorf("reset with another value: %v", got)
 	}
 	r.set(abi.RegReset, abi.ResetMagic)
-	if todo := r.take(); len(todo) != 1 || todo[0].kind != resetAll {
-		t.Errorf("reset: %+v", todo)
+	if actions := r.take(); len(actions) != 1 || actions[0].kind != resetAll {
+		t.Errorf("reset: %+v", actions)
 	}
 	fresh := newRegisters(testConfig(t))
 	for off := 0; off < abi.BAR0Size; off += 4 {

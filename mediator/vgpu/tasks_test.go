@@ -77,8 +77,8 @@ func TestFloatingContext(t *testing.T) {
 	check("ready", placed)
 	r.set(abi.ContextSlot(1, abi.ContextControl), uint32(abi.ControlReset))
 	check("reset", [6]uint32{1, 0, 0, 0, 0, 0})
-	if todo := r.take(); len(todo) != 1 || todo[0].kind != resetContext || todo[0].context.Task != q {
-		t.Errorf("a reset asks for %+v", todo)
+	if actions := r.take(); len(actions) != 1 || actions[0].kind != resetContext || actions[0].context.Task != q {
+		t.Errorf("a reset asks for %+v", actions)
 	}
 	r.set(abi.ContextSlot(1, abi.ContextControl), uint32(abi.ControlDestroy))
 	r.contextGone(ContextRef{1, 2})
@@ -109,8 +109,8 @@ func TestRefusedFloats(t *testing.T) {
 		if got := c.with.float(1, c.w); got != c.want {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 		}
-		if todo := c.with.take(); len(todo) != 0 {
-			t.Errorf("%s: %+v", c.name, todo)
+		if actions := c.with.take(); len(actions) != 0 {
+			t.Errorf("%s: %+v", c.name, actions)
 		}
 	}
 }
@@ -120,8 +120,8 @@ func TestRefusedFloats(t *testing.T) {
 func TestPlainContextOfFloatingGuest(t *testing.T) {
 	r := floating(t, abi.Version1_2)
 	r.set(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlCreate))
-	if todo := r.take(); len(todo) != 1 || todo[0].context.Floats {
-		t.Errorf("actions: %+v", todo)
+	if actions := r.take(); len(actions) != 1 || actions[0].context.Floats {
+		t.Errorf("actions: %+v", actions)
 	}
 	if got := r.row(0); got != ([6]uint32{}) {
 		t.Errorf("row of a context that does not float: %v", got)
@@ -135,8 +135,8 @@ func TestContextWithoutRequest(t *testing.T) {
 	r.set(abi.TaskRow(0, abi.TaskMemoryLo), 7)
 	r.set(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlCreate))
 	want := abi.TaskRequest{Memory: 5 << 32}
-	if todo := r.take(); len(todo) != 1 || !todo[0].context.Floats || todo[0].context.Task != want {
-		t.Errorf("actions: %+v", todo)
+	if actions := r.take(); len(actions) != 1 || !actions[0].context.Floats || actions[0].context.Task != want {
+		t.Errorf("actions: %+v", actions)
 	}
 	if got := r.row(0); got[0] != uint32(abi.TaskWaits) {
 		t.Errorf("its row is %v", got)

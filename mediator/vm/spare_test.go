@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -14,45 +15,73 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
+// observedClock tells of each wait on it, and for how long that is.
+type observedClock struct {
+	clock.Sim
+	waits chan time.Duration
+}
+
+func (c *observedClock) WaitUntil(ctx context.Context, t time.Duration) error {
+	c.waits <- t - c.Now()
+	return c.Sim.WaitUntil(ctx, t)
+}
+
 // warmExecutors returns the backend of a guest that keeps a spare executor, and its clock.
-func warmExecutors(t *testing.T) (*executors, *clock.Sim) {
+func warmExecutors(t *testing.T) (*executors, *observedClock) {
 	b := testExecutors(t)
-	now := new(clock.Sim)
+	now := &observedClock{waits: make(chan time.Duration, 64)}
 	now.Advance(time.Hour)
 	b.clock = now
 	b.spec.GPU.WarmExecutors = true
 	return b, now
 }
 
-// awaitSpare waits until the guest has a spare executor, and returns its PID.
-func awaitSpare(t *testing.T, b *executors, now *clock.Sim) int {
+// awaitSpare waits until the guest has a new spare executor, and returns its PID. The wait for its
+// start comes first, and then that for its end.
+func awaitSpare(t *testing.T, b *executors, now *observedClock) int {
 	t.Helper()
-	for limit := time.Now().Add(30 * time.Second); time.Now().Before(limit); time.Sleep(time.Millisecond) {
-		b.mu.Lock()
-		sp := b.spare
-		var s *started
-		if sp != nil {
-			s = sp.s
-		}
-		b.mu.Unlock()
-		switch {
-		case s != nil:
-			return s.cmd.Process.Pid
-		case sp != nil:
-			now.Advance(spareDelay)
+	limit := time.NewTimer(time.Minute)
+	defer limit.Stop()
+	for {
+		select {
+		case d := <-now.waits:
+			switch d {
+			case spareDelay:
+				now.AwaitWaiters(1)
+				now.Advance(spareDelay)
+			case spareLife:
+				return spareOf(b)
+			}
+		case <-limit.C:
+			t.Fatal("no spare executor")
 		}
 	}
-	t.Fatal("no spare executor")
-	return 0
 }
 
-// awaitEnd waits until a process that this one has started is gone.
+// spareOf returns the PID of the guest's spare executor, or 0 if it has none.
+func spareOf(b *executors) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.spare == nil || b.spare.s == nil {
+		return 0
+	}
+	return b.spare.s.cmd.Process.Pid
+}
+
+// awaitEnd waits until a process that this one has started has ended.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
-	for limit := time.Now().Add(30 * time.Second); exists(pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("process %d goes on", pid)
-		}
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return // it is gone already
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	const limit = 30_000 // milliseconds
+	if n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, limit); err != nil || n != 1 {
+		t.Fatalf("process %d goes on (%v)", pid, err)
 	}
 }
 
@@ -126,7 +155,7 @@ func TestSpareExecutorEnds(t *testing.T) {
 		create(t, b, vgpu.ContextRef{Slot: i, Generation: 1}, 0)
 		spare := awaitSpare(t, b, now)
 		b.Reset()
-		if awaitSpare(t, b, now) != spare {
+		if spareOf(b) != spare {
 			t.Error("the spare executor ended with the device's reset")
 		}
 		end()

@@ -132,6 +132,7 @@ func newQueue(s *sim, cfg place.Config) *place.Queue {
 func (b *papers) start(*run) bool { return b.workers == 0 || b.s.running < b.workers }
 
 func (b *papers) begin(r *run) {
+	// It is not there yet: no two runs are equal.
 	i, _ := slices.BinarySearchFunc(b.waiting, r, func(a, b *run) int {
 		return cmp.Or(cmp.Compare(b.request.Memory, a.request.Memory), cmp.Compare(a.id, b.id))
 	})

@@ -97,17 +97,16 @@ func networks() []networkRun {
 	runs := make([]networkRun, len(table5))
 	for i, n := range table5 {
 		r := networkRun{network: n, seconds: n.length()}
-		gain := func(times float64) (g float64, own, sched *outcome) {
+		compare := func(times float64) (own, sched *outcome) {
 			jobs := n.eight(r.seconds, times)
 			sched = simulate(&v100s, jobs, fromAllocation, newSchedGPU)
 			own = simulate(&v100s, jobs, fromAllocation, newOwn(place.Config{}, 0))
-			return own.throughput() / sched.throughput(), own, sched
+			return own, sched
 		}
-		r.gain, r.own, r.sched = gain(1)
-		r.half, _, _ = gain(0.5)
-		r.double, _, _ = gain(2)
-		r.ownBusy, _ = r.own.utilisation()
-		r.besideIt, _ = r.sched.utilisation()
+		gain := func(own, sched *outcome) float64 { return own.throughput() / sched.throughput() }
+		r.own, r.sched = compare(1)
+		r.gain, r.half, r.double = gain(r.own, r.sched), gain(compare(0.5)), gain(compare(2))
+		r.ownBusy, r.besideIt = r.own.mean(), r.sched.mean()
 		runs[i] = r
 	}
 	return runs

@@ -90,7 +90,7 @@ func batchRows(two, four *evaluation) (rows []row) {
 		runs := len(table2) * len(e.cells[0])
 		gain, half, double := pick(func(v variant) float64 { return v.own.gain })
 		least := func(value func(*cell) float64) float64 {
-			s, _ := e.least(value)
+			s, _ := e.least(value) // of whichever workload
 			return s.mean
 		}
 		all := measured("sa_"+e.gpus, e.all(gain), runs, e.all(half).mean, e.all(double).mean)
@@ -101,10 +101,10 @@ func batchRows(two, four *evaluation) (rows []row) {
 		smallest.Beside = "of " + name
 		gain, half, double = pick(func(v variant) float64 { return v.own.gain / v.meanCG() })
 		cg := measured("cg_"+e.gpus, e.all(gain), runs, e.all(half).mean, e.all(double).mean)
-		best, _, _ := pick(func(v variant) float64 { return v.own.gain / v.bestCG() })
-		alg3, half, _ := pick(func(v variant) float64 { return v.alg3.gain / v.meanCG() })
+		best := func(c *cell) float64 { v := c.nominal(); return v.own.gain / v.bestCG() }
+		alg3 := func(v variant) float64 { return v.alg3.gain / v.meanCG() }
 		cg.Beside = fmt.Sprintf("over the mean of %v workers; over each mix's best %.2f; the authors' own mixes %.2f; algorithm 3 %.2f, at half the host work %.2f",
-			e.workers, e.all(best).mean, e.authors(gain), e.all(alg3).mean, e.all(half).mean)
+			e.workers, e.all(best).mean, e.authors(gain), e.all(func(c *cell) float64 { return alg3(c.nominal()) }).mean, e.all(func(c *cell) float64 { return alg3(c.half) }).mean)
 		gain, half, double = pick(func(v variant) float64 { return v.own.turn })
 		turn := measured("turn_"+e.gpus, e.all(gain), runs, e.all(half).mean, e.all(double).mean)
 		turn.Beside = fmt.Sprintf("with %d processes at a time, as the authors' driver: %.2f", e.released, e.all(func(c *cell) float64 { return c.released.turn }).mean)
@@ -131,7 +131,7 @@ func batchRows(two, four *evaluation) (rows []row) {
 	mean.Beside = fmt.Sprintf("algorithm 2 %.1f, algorithm 3 %.1f; on two GPUs %.1f", max(0, 100*four.all(func(c *cell) float64 { return c.alg2.slow }).mean),
 		100*four.all(func(c *cell) float64 { return c.alg3.slow }).mean, 100*two.all(slow).mean)
 	s, name := four.most(slow)
-	sh, _ := four.most(half)
+	sh, _ := four.most(half) // whichever workload that is then
 	sd, _ := four.most(double)
 	worst := measured("slow_worst", scaled(s), len(four.cells[0]), 100*sh.mean, 100*sd.mean)
 	worst.Beside = "of " + name

@@ -2,6 +2,7 @@ package main
 
 import (
 	"container/heap"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -158,7 +159,7 @@ func (c *chaos) compute(m *member) {
 		if m.idle {
 			m.idle = false
 			must(c.q.SetQuiet(c.now, m.id, false))
-			if v, _ := c.q.Task(m.id); v.State != place.Placed {
+			if v, known := c.q.Task(m.id); !known || v.State != place.Placed {
 				m.stop = true // its memory is on the host, or on its way there
 				return
 			}
@@ -177,7 +178,10 @@ func (c *chaos) compute(m *member) {
 		case granted:
 			c.found.grown++
 			m.size = size
-			v, _ := c.q.Task(m.id)
+			v, known := c.q.Task(m.id)
+			if !known {
+				panic(fmt.Sprintf("a task of the mix is not the queue's: %d", m.id))
+			}
 			c.hold(m, v.GPU, size)
 			c.compute(m)
 		default:

@@ -125,6 +125,12 @@ func (o *outcome) utilisation() (mean, peak float64) {
 	return mean / (o.length.Seconds()), peak
 }
 
+// mean returns the mean utilisation.
+func (o *outcome) mean() float64 {
+	mean, _ := o.utilisation() // and the peak
+	return mean
+}
+
 // simulate runs jobs, which all arrive at once, to their end.
 func simulate(h *host, jobs []*job, hold holding, make func(*sim) scheduler) *outcome {
 	s := &sim{h: h, hold: hold}
