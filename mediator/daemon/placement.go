@@ -79,46 +79,63 @@ func (c *capacity) add(t api.Terms, limit uint64) {
 func (s *Service) capacity(d *device, without string) capacity {
 	st := d.loop.Status()
 	c := capacity{name: d.config.Name, memory: st.Properties.MemoryBytes, healthy: d.problem(&st) == "", cordon: d.cordonNow()}
+	s.eachPromise(func(p *promise) {
+		switch {
+		case p.name == without:
+		case p.floats && p.g != nil:
+			s.addFloating(&c, p.g, d)
+		case p.floats:
+			var memory uint64
+			for _, x := range p.tasks {
+				if x.GPU == c.name {
+					memory += x.Memory
+				}
+			}
+			if memory > 0 {
+				c.add(p.terms, memory)
+			}
+		case p.gpu == c.name:
+			c.add(p.terms, p.memory)
+		}
+	})
+	return c
+}
+
+// promise is what a guest is promised of the host's GPUs: one that is there, that is being created,
+// or that does not answer.
+type promise struct {
+	name   string
+	gpu    string // its own
+	floats bool
+	terms  api.Terms
+	memory uint64      // its limit in bytes; 0: none
+	g      *guest      // nil unless it is there
+	tasks  []savedTask // of one that floats and does not answer: those that have a GPU
+}
+
+// eachPromise calls f once for each guest to which something may be promised.
+//
+// Preconditions: s.admission is held. f is called with s.mu held.
+func (s *Service) eachPromise(f func(*promise)) {
 	silent := s.silentGuests() // before the guests: one that is adopted meanwhile is among both
 	there := make(map[string]bool)
 	s.mu.RLock()
+	defer s.mu.RUnlock()
 	for _, g := range s.guests {
 		there[g.spec.Name] = true
-		if g.spec.Name == without {
-			continue
-		}
-		if g.floats() {
-			s.addFloating(&c, g, d)
-		} else if g.device == d {
-			c.add(g.terms(), g.terms().MemoryLimitBytes)
-		}
+		t := g.terms()
+		f(&promise{name: g.spec.Name, gpu: g.device.config.Name, floats: g.floats(), terms: t, memory: t.MemoryLimitBytes, g: g})
 	}
-	s.mu.RUnlock()
 	for name, p := range s.pending {
-		if p.device == d && !p.spec.Float && !there[name] {
-			c.add(p.spec.Terms(), p.spec.MemoryLimitBytes)
+		if !there[name] {
+			f(&promise{name: name, gpu: p.device.config.Name, floats: p.spec.Float, terms: p.spec.Terms(), memory: p.spec.MemoryLimitBytes})
 		}
 	}
 	for _, t := range silent {
-		if k := t.saved; k == nil || t.name == without || there[t.name] {
-			continue
-		} else if len(k.Spec.Floats) == 0 {
-			if k.Spec.GPU.Name == c.name {
-				c.add(k.Terms, k.Spec.MemoryLimit)
-			}
-			continue
-		}
-		var memory uint64
-		for _, x := range t.saved.Tasks {
-			if x.GPU == c.name {
-				memory += x.Memory
-			}
-		}
-		if memory > 0 {
-			c.add(t.saved.Terms, memory)
+		if k := t.saved; k != nil && !there[t.name] {
+			f(&promise{name: t.name, gpu: k.Spec.GPU.Name, floats: len(k.Spec.Floats) > 0, terms: k.Terms, memory: k.Spec.MemoryLimit, tasks: k.Tasks})
 		}
 	}
-	return c
 }
 
 // addFloating adds what a guest that floats has on a GPU now.

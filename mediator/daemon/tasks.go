@@ -376,41 +376,25 @@ func (s *Service) taskGPUs() []tasks.GPU {
 			gpus[i].PinnedGuarantee += guarantee
 		}
 	}
-	silent := s.silentGuests() // before the guests: one that is adopted meanwhile is among both
-	there := make(map[string]bool)
-	s.mu.RLock()
-	for _, g := range s.guests {
-		there[g.spec.Name] = true
-		if g.floats() {
-			for _, p := range g.all() {
-				pin(p.device.config.Name, s.plainMemory(g, p), 0)
+	s.eachPromise(func(p *promise) {
+		switch {
+		case p.floats && p.g != nil:
+			for _, x := range p.g.all() {
+				pin(x.device.config.Name, s.plainMemory(p.g, x), 0)
 			}
-			continue
-		}
-		// What a guest is promised is reserved. One without a limit is promised nothing.
-		memory := g.terms().MemoryLimitBytes
-		if memory == 0 {
-			memory = min(g.page.MemoryTaken(), api.MaxMemoryLimit)
-		}
-		pin(g.device.config.Name, memory, g.terms().Guarantee)
-	}
-	s.mu.RUnlock()
-	for name, p := range s.pending {
-		if !p.spec.Float && !there[name] {
-			pin(p.device.config.Name, p.spec.MemoryLimitBytes, p.spec.Guarantee)
-		}
-	}
-	for _, t := range silent {
-		switch k := t.saved; {
-		case k == nil || there[t.name]:
-		case len(k.Spec.Floats) == 0:
-			pin(k.Spec.GPU.Name, k.Spec.MemoryLimit, k.Terms.Guarantee)
-		default:
-			for _, x := range k.Tasks {
+		case p.floats:
+			for _, x := range p.tasks {
 				pin(x.GPU, x.Memory, 0)
 			}
+		default:
+			// What a guest is promised is reserved. One without a limit is promised nothing.
+			memory := p.memory
+			if memory == 0 && p.g != nil {
+				memory = min(p.g.page.MemoryTaken(), api.MaxMemoryLimit)
+			}
+			pin(p.gpu, memory, p.terms.Guarantee)
 		}
-	}
+	})
 	return gpus
 }
 

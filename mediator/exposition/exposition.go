@@ -13,6 +13,7 @@ package exposition
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -48,12 +49,7 @@ func NewFamily(kind Kind, name, help string, labels ...string) *Family {
 	for i := range labels {
 		f.order = append(f.order, i)
 	}
-	slices.SortFunc(f.order, func(a, b int) int {
-		if labels[a] < labels[b] {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(f.order, func(a, b int) int { return strings.Compare(labels[a], labels[b]) })
 	return f
 }
 
