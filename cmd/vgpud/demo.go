@@ -35,6 +35,11 @@ With --vms the guests are real VMs under QEMU, with the files that "make vm-deps
 provides, and the GPU is slowed down to match: without KVM, QEMU translates their
 instructions. Nothing else differs.
 
+With --gpus several GPUs in software run a batch of jobs, each a process of its own that
+computes on the host, allocates, launches and checks. First a job has a GPU for itself while
+its process lives; then each floats, and its task goes to a GPU that has room for it. What is
+compared is how many jobs end in a second. It takes about half a minute.
+
 With --cuda the guests are CUDA programs as they are, compiled from CUDA C++, which
 load vgpud's libcuda.so.1 and shared runtime.`,
 		Args: cli.NoArgs,
@@ -51,6 +56,12 @@ load vgpud's libcuda.so.1 and shared runtime.`,
 			if d.CUDA && (d.VMs || d.GPU != demo.Soft || d.Calibrate) {
 				return cli.Usagef("--cuda goes with a GPU in software, and with neither --vms nor --calibrate")
 			}
+			if c.Flags().Changed("gpus") && (d.GPUs < 2 || d.GPUs > demo.MaxGPUs) {
+				return cli.Usagef("gpus %d: want 2 to %d", d.GPUs, demo.MaxGPUs)
+			}
+			if d.GPUs > 0 && (d.VMs || d.CUDA || d.GPU != demo.Soft || d.Calibrate || c.Flags().Changed("duration")) {
+				return cli.Usagef("--gpus goes with GPUs in software, and with none of --vms, --cuda, --calibrate and --duration")
+			}
 			d.Calibrate = d.Calibrate || d.GPU != demo.Soft
 			d.JSON = output == "json"
 			d.Out, d.Progress = os.Stdout, os.Stderr
@@ -65,6 +76,7 @@ load vgpud's libcuda.so.1 and shared runtime.`,
 	c.Flags().BoolVar(&d.Calibrate, "calibrate", false, "time the guests' kernels alone first, on a GPU in software too")
 	c.Flags().BoolVar(&d.VMs, "vms", false, "run the guests in real VMs")
 	c.Flags().BoolVar(&d.CUDA, "cuda", false, "run CUDA programs as guests")
+	c.Flags().IntVar(&d.GPUs, "gpus", 0, "run a batch of jobs on so many GPUs, first a GPU for each job, then floating")
 	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "keep the processes' logs")
 	return c
 }

@@ -25,7 +25,7 @@ func TestCommandLine(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits": exits, "checkdemo": checkDemo,
+			"exits": exits, "checkdemo": checkDemo, "checkbatch": checkBatch,
 		},
 	})
 }
@@ -93,5 +93,52 @@ func checkDemo(ts *testscript.TestScript, neg bool, args []string) {
 		if shares < 0.99 || shares > 1.01 {
 			ts.Fatalf("shares sum to %v", shares)
 		}
+	}
+}
+
+// checkBatch compares the JSON of the demo with several GPUs, in a file, with what is promised.
+func checkBatch(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: checkbatch FILE")
+	}
+	var result map[string]struct {
+		GPUs int
+		Ways []struct {
+			Way     string
+			Seconds float64
+			Done    int
+			Memory  *int      `json:"out_of_memory"`
+			Busy    []float64 `json:"gpu_busy_ratio"`
+			Jobs    []struct {
+				Name           string
+				GPU            int
+				Kernels, Wrong uint64
+				Checked        uint64  `json:"bytes_checked"`
+				Seconds        float64 `json:"seconds"`
+				Waited         float64 `json:"waited_seconds"`
+			}
+		}
+		Gain       float64 `json:"throughput_gain"`
+		Turnaround float64 `json:"turnaround_gain"`
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &result))
+	b, ok := result["batch"]
+	if len(result) != 1 || !ok || len(b.Ways) != 2 || b.Ways[0].Way != "single" || b.Ways[1].Way != "floating" {
+		ts.Fatalf("result: %+v", result)
+	}
+	for _, w := range b.Ways {
+		if len(w.Jobs) != 4*b.GPUs || w.Done != len(w.Jobs) || w.Memory == nil || *w.Memory != 0 || len(w.Busy) != b.GPUs || w.Seconds <= 0 {
+			ts.Fatalf("way: %+v", w)
+		}
+		for _, j := range w.Jobs {
+			if j.Name == "" || j.GPU < 0 || j.GPU >= b.GPUs || j.Kernels == 0 || j.Checked == 0 || j.Wrong != 0 || j.Waited < 0 || j.Seconds <= 0 || j.Seconds > w.Seconds {
+				ts.Fatalf("%s, job: %+v", w.Way, j)
+			}
+		}
+	}
+	// Single assignment leaves the GPUs idle while jobs work on the host. A busy host takes as long for
+	// both otherwise.
+	if b.Gain <= 0.9 || b.Turnaround <= 0.9 {
+		ts.Fatalf("gain %v, of turnaround %v", b.Gain, b.Turnaround)
 	}
 }

@@ -44,6 +44,10 @@ type Plan struct {
 	// Solo asks for a [SoloReport] from that many launches of each of Work, instead of work. No
 	// other guest may use the GPU meanwhile.
 	Solo int `json:"solo,omitempty"`
+	// Job is a job to do, instead of work: the plan ends with a [JobReport].
+	Job *Job `json:"job,omitempty"`
+	// Begin asks for a [BeginReport], instead of work.
+	Begin *Begin `json:"begin,omitempty"`
 	// Idle creates a context and channels, reports, and then does nothing: it shows the cost of an
 	// idle guest.
 	Idle bool `json:"idle,omitempty"`

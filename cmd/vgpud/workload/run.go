@@ -44,7 +44,12 @@ func runPlan(ctx context.Context, p Plan, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if p.Measure > 0 {
+	switch {
+	case p.Job != nil:
+		return p.runJob(ctx, bus, out)
+	case p.Begin != nil:
+		return p.measureBegin(ctx, bus, out)
+	case p.Measure > 0:
 		timed := &timedBus{Bus: bus}
 		return withContext(ctx, timed, driver.ContextOptions{}, func(gpu *driver.Context) error {
 			return measureLatency(ctx, timed, gpu, p.Measure, out)

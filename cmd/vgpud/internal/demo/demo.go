@@ -36,6 +36,9 @@ type Options struct {
 	VMs bool
 	// CUDA runs CUDA programs as guests, over this project's libcuda.so.1 and shared runtime.
 	CUDA bool
+	// GPUs has a batch of jobs run on that many GPUs in software, up to [MaxGPUs], instead of guests
+	// that share one: first with a GPU for each job, then floating. 0 is no batch.
+	GPUs int
 	// Duration is the least length of each phase. A phase goes on until each guest has had a result
 	// checked.
 	Duration time.Duration
@@ -85,6 +88,9 @@ func Run(ctx context.Context, o Options) (err error) {
 		return errors.Join(fmt.Errorf("open the directory to guests' processes: %w", err), os.Remove(dir))
 	}
 	d := &demo{o: o, dir: dir, guests: newGuests(), urgencyPair: urgencyPair}
+	if o.GPUs > 0 {
+		d.guests = nil
+	}
 	if o.VMs {
 		// Check first what is most likely to be missing.
 		if d.deps, err = qemu.Find(""); err != nil {
@@ -133,6 +139,13 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 	if err := d.startHost(ctx); err != nil {
 		return nil, err
 	}
+	if d.o.GPUs > 0 {
+		b, err := d.runJobs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Batch: b}, nil
+	}
 	if d.o.Calibrate {
 		if err := d.calibrate(ctx); err != nil {
 			return nil, err
@@ -156,11 +169,20 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 	return &r, nil
 }
 
-// startHost starts the GPU and the daemon.
+// startGPUs starts or finds the GPUs, and returns the daemon's configuration for them.
+func (d *demo) startGPUs(ctx context.Context) ([]daemon.GPUConfig, error) {
+	if d.o.GPUs > 0 {
+		return d.startSeveral(ctx)
+	}
+	gpu, err := d.startGPU(ctx)
+	return []daemon.GPUConfig{gpu}, err
+}
+
+// startHost starts the GPUs and the daemon.
 func (d *demo) startHost(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	gpu, err := d.startGPU(ctx)
+	gpus, err := d.startGPUs(ctx)
 	if err != nil {
 		return err
 	}
@@ -169,7 +191,7 @@ func (d *demo) startHost(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c := daemon.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), Web: page, GPUs: []daemon.GPUConfig{gpu}}
+	c := daemon.Config{RunDir: d.dir, Socket: filepath.Join(d.dir, "vgpud.sock"), Web: page, GPUs: gpus}
 	text, err := yaml.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("write the daemon's configuration: %w", err)

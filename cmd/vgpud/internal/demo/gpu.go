@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"vgpud/gpu/soft/machine"
 	"vgpud/mediator/daemon"
 )
 
@@ -20,8 +21,11 @@ const (
 	NVIDIA = "nvidia" // the machine's own
 )
 
-// gpuName is the GPU's name in the daemon's configuration.
+// gpuName is the GPU's name in the daemon's configuration: of the first, where there are several.
 const gpuName = "gpu0"
+
+// nameOf returns the name of one of several GPUs.
+func nameOf(i int) string { return fmt.Sprintf("gpu%d", i) }
 
 // gpuLead is how far the GPU in software computes ahead of its time, a quarter of the default. A
 // block checks whether to leave when it is computed, so kernels take up to this longer to leave
@@ -38,23 +42,45 @@ func (d *demo) startGPU(ctx context.Context) (daemon.GPUConfig, error) {
 		}
 		return c, d.progress("the GPU is %s", name)
 	}
-	c.Socket = filepath.Join(d.dir, gpuName+".sock")
 	if err := d.progress("starting a GPU in software"); err != nil {
 		return c, err
 	}
-	args := []string{"softgpu", "--socket", c.Socket, "--lead", gpuLead.String()}
+	args := []string{"--lead", gpuLead.String()}
 	if d.o.VMs {
 		args = append(args, "--warp-time", vmWarpTime.String())
 	}
-	cmd, err := d.o.Program(args...)
-	if err != nil {
-		return c, err
+	return c, d.startSoft(ctx, &c, args...)
+}
+
+// startSeveral starts GPUs in software that run the kernels of different jobs side by side, and returns
+// the daemon's configuration for them.
+func (d *demo) startSeveral(ctx context.Context) (all []daemon.GPUConfig, err error) {
+	if err := d.progress("starting %d GPUs in software", d.o.GPUs); err != nil {
+		return nil, err
 	}
-	p, err := d.start("softgpu", cmd)
-	if err != nil {
-		return c, err
+	for i := range d.o.GPUs {
+		c := daemon.GPUConfig{Name: nameOf(i), Kind: Soft, Policy: "none"}
+		err := d.startSoft(ctx, &c, "--mode", machine.CoRun.String(), "--memory-bytes", fmt.Sprint(jobsGPUMemory), "--warp-time", jobsWarpTime.String())
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, c)
 	}
-	return c, waitUntil(ctx, p, func() error { _, err := os.Stat(c.Socket); return err })
+	return all, nil
+}
+
+// startSoft starts a GPU in software, and completes its configuration.
+func (d *demo) startSoft(ctx context.Context, c *daemon.GPUConfig, args ...string) error {
+	c.Socket = filepath.Join(d.dir, c.Name+".sock")
+	cmd, err := d.o.Program(append([]string{"softgpu", "--socket", c.Socket}, args...)...)
+	if err != nil {
+		return err
+	}
+	p, err := d.start("soft"+c.Name, cmd)
+	if err != nil {
+		return err
+	}
+	return waitUntil(ctx, p, func() error { _, err := os.Stat(c.Socket); return err })
 }
 
 // probe asks a child process which NVIDIA GPU there is, before anything is started on it. The demo

@@ -14,9 +14,11 @@ import (
 
 // Result is the outcome of the demo, which -o json prints.
 type Result struct {
-	Phases []Phase `json:"phases"`
+	Phases []Phase `json:"phases,omitempty"`
 	// Preemption is the third phase, with guests of its own.
 	Preemption *Preemption `json:"preemption,omitempty"`
+	// Batch is the outcome with several GPUs, which has no phases.
+	Batch *Batch `json:"batch,omitempty"`
 }
 
 // Phase is the time under one policy. Ratios and shares are from 0 to 1.
@@ -155,6 +157,9 @@ func (r *Result) Err() error {
 	if r.Preemption != nil {
 		errs = append(errs, r.Preemption.err())
 	}
+	if r.Batch != nil {
+		errs = append(errs, r.Batch.err())
+	}
 	return errors.Join(errs...)
 }
 
@@ -167,6 +172,9 @@ func (r *Result) print(w io.Writer) error {
 	}
 	if r.Preemption != nil {
 		return r.Preemption.print(w)
+	}
+	if r.Batch != nil {
+		return r.Batch.print(w)
 	}
 	return nil
 }
