@@ -21,7 +21,8 @@ type part struct {
 	// takes is how long it may take, for which it measures less often than it would (see
 	// [bench.repeat]).
 	takes time.Duration
-	// apart reports whether it runs only if it is named, for the time that was asked for.
+	// apart reports whether it runs only if it is named: soak for the time that was asked for, and case
+	// where there are several GPUs.
 	apart bool
 	run   func(ctx context.Context, b *bench) error
 }
@@ -38,8 +39,12 @@ var parts = []part{
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, false, transform},
 	{"cuda", []string{"cuda_programs_failed", "cuda_launch_call_us", "cuda_whole_ratio"}, 180 * time.Second, false, cudaPrograms},
 	{faultsPart, nil, 70 * time.Second, false, faults},
-	{"soak", []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
+	{casePart, []string{"gpu_sa", "gpu_oom", "gpu_begin_us", "gpu_launch_added"}, 140 * time.Second, true, tasksOverGPUs},
+	{soakPart, []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
 }
+
+// soakPart is the part that takes as long as it is told to.
+const soakPart = "soak"
 
 // faultsPart is the part that makes no rows but tries faults.
 const faultsPart = "faults"

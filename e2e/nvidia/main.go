@@ -5,6 +5,7 @@
 //	run --part launch --out h100.json     one part
 //	run --out h100.json                   all parts without rows in the file
 //	run --part soak --soak 8m --out h100.json   guests that come, go, fault and misbehave for that long
+//	run --part case --out case-gpu.json   tasks over all GPUs of a machine that has two or more
 //	run --within 9m --out h100.json       those of them that fit into the time
 //	run --why ID=REASON --out h100.json   why a goal was missed, for the page
 //	run --hold --out h100.json            compare its rows with the goals anew
@@ -51,7 +52,8 @@ type options struct {
 	keep     bool
 	kind     string
 	device   string
-	cells    string // how guests are confined
+	devices  []string // all GPUs, for parts that take several
+	cells    string   // how guests are confined
 	programs string
 	self     string // this program
 	sms      int    // of the GPU
@@ -77,7 +79,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	o := options{progress: os.Stderr, why: make(map[string]string)}
 	f := flag.NewFlagSet("run", flag.ExitOnError)
-	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak that are not in the file")
+	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak and case that are not in the file")
 	f.StringVar(&o.out, "out", "h100.json", "the file of results, which is added to")
 	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
 	f.IntVar(&o.most, "runs", 0, "measure at most so many times; 0: as often as usual")
@@ -204,7 +206,7 @@ func measure(ctx context.Context, o *options) error {
 // runPart runs one part on a testbed of its own.
 func runPart(ctx context.Context, o *options, p *part) (found report.File, err error) {
 	limit := partLimit
-	if p.apart {
+	if p.name == soakPart {
 		limit = 2*soakCalibrates + o.soak
 	}
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -225,7 +227,7 @@ func runPart(ctx context.Context, o *options, p *part) (found report.File, err e
 	if o.most > 0 {
 		b.command += fmt.Sprintf(" --runs %d", o.most)
 	}
-	if p.apart {
+	if p.name == soakPart {
 		b.command += fmt.Sprintf(" --soak %v --seed %d", o.soak, o.seed)
 	}
 	h, err := newTestbed(ctx, o)

@@ -49,7 +49,8 @@ func probe(ctx context.Context, o *options) (d device, err error) {
 	return device{info.Properties.Name, driver, info.Properties.SMs}, err
 }
 
-// found is the GPU that is meant, as the daemon's program finds it, and the driver's version.
+// found is the GPU that is meant, as the daemon's program finds it, and the driver's version. Where all
+// GPUs are meant, it is the first by the name of all, and they are in o.devices.
 func found(ctx context.Context, o *options) (info nvidia.Info, driver string, err error) {
 	out, err := exec.CommandContext(ctx, filepath.Join(o.programs, "vgpud"), "probe").Output()
 	if err != nil {
@@ -65,6 +66,20 @@ func found(ctx context.Context, o *options) (info nvidia.Info, driver string, er
 	}
 	if len(p.GPUs) == 0 {
 		return info, "", fmt.Errorf("vgpud probe finds no GPU: %s", p.Error)
+	}
+	if o.several() && o.device == "" {
+		if len(p.GPUs) < 2 {
+			return info, "", fmt.Errorf("part %s takes two GPUs or more, and there is one", o.part)
+		}
+		info = p.GPUs[0]
+		var names []string
+		o.devices = nil
+		for _, g := range p.GPUs {
+			names = append(names, g.Properties.Name)
+			o.devices = append(o.devices, g.UUID)
+		}
+		info.Properties.Name = describeSeveral(names)
+		return info, p.Driver, nil
 	}
 	info, err = nvidia.Find(p.GPUs, o.device)
 	return info, p.Driver, err

@@ -27,13 +27,14 @@ const gpuName = "gpu0"
 // and modules are compiled.
 const startLimit = time.Minute
 
-// testbed is the daemon on one GPU, and tenants on it: guests of the daemon and programs of the
+// testbed is the daemon on one GPU, or several, and tenants on it: guests of the daemon and programs of the
 // host.
 type testbed struct {
 	programs, self string
 	cells          string
 	dir            string
 	gpu            ipc.GPU
+	others         []ipc.GPU // where there are several
 	client         *api.Client
 	daemon         *child.Process
 	processes      []*child.Process // all others but tenants, in the order of their start
@@ -57,17 +58,45 @@ func newTestbed(ctx context.Context, o *options) (*testbed, error) {
 	h := &testbed{programs: o.programs, self: o.self, cells: o.cells, dir: dir, gpu: ipc.GPU{Name: gpuName, Kind: o.kind, Device: o.device}, policy: "none"}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
+	if o.several() {
+		h.addOthers(o)
+	}
 	if o.kind == "soft" {
-		h.gpu.Socket = filepath.Join(dir, "gpu.sock")
-		p, err := h.start("softgpu", exec.Command(h.vgpud(), "softgpu", "--socket", h.gpu.Socket, "--mode", "slices"))
-		if err != nil {
+		if err := h.startSoft(ctx, &h.gpu); err != nil {
 			return h, err
 		}
-		if err := child.WaitUntil(ctx, p, func() error { _, err := os.Stat(h.gpu.Socket); return err }); err != nil {
-			return h, err
+		for i := range h.others {
+			if err := h.startSoft(ctx, &h.others[i]); err != nil {
+				return h, err
+			}
 		}
 	}
 	return h, h.startDaemon(ctx)
+}
+
+// addOthers has the testbed use all GPUs, or two where they are in software.
+func (h *testbed) addOthers(o *options) {
+	devices := o.devices
+	if o.kind == "soft" {
+		devices = make([]string, 2)
+	}
+	for i, d := range devices {
+		if i == 0 {
+			h.gpu.Device = d
+			continue
+		}
+		h.others = append(h.others, ipc.GPU{Name: fmt.Sprintf("gpu%d", i), Kind: o.kind, Device: d})
+	}
+}
+
+// startSoft starts a GPU in software.
+func (h *testbed) startSoft(ctx context.Context, g *ipc.GPU) error {
+	g.Socket = filepath.Join(h.dir, g.Name+".sock")
+	p, err := h.start("soft"+g.Name, exec.Command(h.vgpud(), "softgpu", "--socket", g.Socket, "--mode", "slices"))
+	if err != nil {
+		return err
+	}
+	return child.WaitUntil(ctx, p, func() error { _, err := os.Stat(g.Socket); return err })
 }
 
 // program returns the path of one of vgpud's programs.
@@ -85,17 +114,21 @@ func (h *testbed) start(name string, cmd *exec.Cmd) (*child.Process, error) {
 
 // configure writes the daemon's configuration.
 func (h *testbed) configure() (path string, err error) {
-	g := map[string]any{"name": gpuName, "kind": h.gpu.Kind, "policy": h.policy}
-	if h.gpu.Socket != "" {
-		g["socket"] = h.gpu.Socket
+	var gpus []any
+	for _, x := range append([]ipc.GPU{h.gpu}, h.others...) {
+		g := map[string]any{"name": x.Name, "kind": x.Kind, "policy": h.policy}
+		if x.Socket != "" {
+			g["socket"] = x.Socket
+		}
+		if x.Device != "" {
+			g["device"] = x.Device
+		}
+		if h.shallow {
+			g["deep_after"] = "none"
+		}
+		gpus = append(gpus, g)
 	}
-	if h.gpu.Device != "" {
-		g["device"] = h.gpu.Device
-	}
-	if h.shallow {
-		g["deep_after"] = "none"
-	}
-	config := map[string]any{"run_dir": h.dir, "libvirt": "off", "kernel_time_limit": kernelTimeLimit.String(), "gpus": []any{g}}
+	config := map[string]any{"run_dir": h.dir, "libvirt": "off", "kernel_time_limit": kernelTimeLimit.String(), "gpus": gpus}
 	if h.cells != "" {
 		config["confinement"] = map[string]any{"mode": h.cells}
 	}

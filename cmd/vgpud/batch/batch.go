@@ -47,8 +47,8 @@ type Options struct {
 	Told func(way Way, ended, of int)
 }
 
-// bar2 is the default of Options.BAR2Bytes.
-const bar2 = 32 << 20
+// BAR2 is the default of [Options.BAR2Bytes].
+const BAR2 = 32 << 20
 
 // guest is a virtual GPU on which jobs run, one at a time.
 type guest struct {
@@ -69,7 +69,7 @@ type batch struct {
 func Run(ctx context.Context, o Options, way Way, jobs []Job) (_ *Result, err error) {
 	b := &batch{o: o, way: way, result: Result{Way: way, Jobs: make([]Ended, len(jobs))}}
 	if b.o.BAR2Bytes == 0 {
-		b.o.BAR2Bytes = bar2
+		b.o.BAR2Bytes = BAR2
 	}
 	defer func() { err = errors.Join(err, b.deleteGuests()) }()
 	if err := b.createGuests(ctx, len(jobs)); err != nil {
@@ -119,13 +119,17 @@ func (b *batch) createGuests(ctx context.Context, jobs int) error {
 const endLimit = 5 * time.Minute
 
 func (b *batch) deleteGuests() error {
-	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
-	defer cancel()
 	var errs []error
 	for _, g := range b.guests {
-		errs = append(errs, b.o.Client.ForceDeleteVM(ctx, g.name))
+		errs = append(errs, b.o.deleteGuest(g.name))
 	}
 	return errors.Join(errs...)
+}
+
+func (o *Options) deleteGuest(name string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), endLimit)
+	defer cancel()
+	return o.Client.ForceDeleteVM(ctx, name)
 }
 
 // busy returns for how long each GPU was busy since its start.
@@ -177,17 +181,45 @@ func (b *batch) runJobs(ctx context.Context, jobs []Job) error {
 // runJob runs a job on a guest, and waits for its end.
 func (b *batch) runJob(ctx context.Context, g *guest, n int, j Job) error {
 	j.Work.Floats = b.way == Floating
-	plan, err := json.Marshal(workload.Plan{Name: j.Name, Socket: g.socket, Seed: uint64(1 + n), Preempt: "off", Job: &j.Work})
-	if err != nil {
-		return fmt.Errorf("job %s: %w", j.Name, err)
+	r := &b.result.Jobs[n]
+	plan := workload.Plan{Name: j.Name, Socket: g.socket, Seed: uint64(1 + n), Preempt: "off", Job: &j.Work}
+	if err := b.o.process(ctx, fmt.Sprintf("%s-job%d", b.way, n), plan, &r.JobReport); err != nil {
+		return err
 	}
-	cmd, err := b.o.Program("demo-guest")
+	r.Name, r.MemoryBytes = j.Name, j.Work.MemoryBytes+j.Work.OtherBytes
+	if g.gpu >= 0 {
+		r.GPU = g.gpu
+	}
+	return nil
+}
+
+// Ask creates a guest, has a process of its carry out a plan, reads its report, and deletes the guest.
+func Ask(ctx context.Context, o *Options, s api.VMSpec, p workload.Plan, report any) (err error) {
+	if s.BAR2Bytes == 0 {
+		s.BAR2Bytes = BAR2
+	}
+	v, err := o.Client.CreateVM(ctx, s)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.deleteGuest(v.Name)) }()
+	p.Name, p.Socket = v.Name, v.Socket
+	return o.process(ctx, v.Name, p, report)
+}
+
+// process has a process carry out a plan, and reads its report.
+func (o *Options) process(ctx context.Context, name string, plan workload.Plan, report any) error {
+	text, err := json.Marshal(plan)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	cmd, err := o.Program("demo-guest")
 	if err != nil {
 		return err
 	}
 	var out bytes.Buffer
-	cmd.Stdin, cmd.Stdout = bytes.NewReader(plan), &out
-	p, err := child.Start(b.o.Dir, fmt.Sprintf("%s-job%d", b.way, n), cmd)
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(text), &out
+	p, err := child.Start(o.Dir, name, cmd)
 	if err != nil {
 		return err
 	}
@@ -199,13 +231,8 @@ func (b *batch) runJob(ctx context.Context, g *guest, n int, j Job) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
-	r := &b.result.Jobs[n]
-	r.Name, r.MemoryBytes = j.Name, j.Work.MemoryBytes+j.Work.OtherBytes
-	if err := json.Unmarshal(out.Bytes(), &r.JobReport); err != nil {
-		return fmt.Errorf("job %s: an unreadable report %q: %w", j.Name, out.Bytes(), err)
-	}
-	if g.gpu >= 0 {
-		r.GPU = g.gpu
+	if err := json.Unmarshal(out.Bytes(), report); err != nil {
+		return fmt.Errorf("%s: an unreadable report %q: %w", name, out.Bytes(), err)
 	}
 	return nil
 }

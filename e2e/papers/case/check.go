@@ -17,7 +17,7 @@ import (
 var files = []string{"case.json", "case-time.json", "case-live.json"}
 
 // profiles are the pages that explain a goal that was missed. A why names one of them.
-var profiles = []string{"docs/results/case.md"}
+var profiles = []string{"docs/results/case.md", "docs/results/case-live.md"}
 
 // check prints the rows of written results, one a line, and how many goals are met, missed and
 // unmeasured. It returns an error if a row is absent, or missed without a why.

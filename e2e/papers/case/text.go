@@ -81,5 +81,6 @@ as long as SchedGPU's throughput says (table 8); which part of them is on the GP
 
 const unmeasured = `
 ` + "`decide_us` and `pass_us`" + ` are times of this code on some machine, in [case-time.json](case-time.json) (` + "`go run ./e2e/papers/case -time docs/results`" + `). Not measured here: ` + "`live_…`" + `,
-` + "`begin_us`, `launch_added`" + ` (processes on soft GPUs) and ` + "`gpu_…`" + ` (a machine with several NVIDIA GPUs), which belong into case-live.json.
+` + "`begin_us`, `launch_added`" + ` (processes on soft GPUs) and ` + "`gpu_…`" + ` (a machine with several NVIDIA GPUs), which
+are in [case-live.json](case-live.json): W1 with processes (` + "`go run ./e2e/papers/case -live docs/results`" + `; [case-live.md](case-live.md) says what takes so long where a goal is missed).
 `
