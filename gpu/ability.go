@@ -203,3 +203,21 @@ type Placer interface {
 	// one of the addresses. If p is still used by freed memory, it is [ErrOutOfMemory]: see [Lazy].
 	AllocAt(p Ptr, size uint64) error
 }
+
+// Movable is a [Placer] whose contexts can be made anew, on another GPU too, from what is to be read
+// of them: their memory, their modules with the variables, and their limits.
+type Movable interface {
+	Placer
+	// LoadModuleAt is LoadModule with the module's variables, if it has any, from p on. The error is
+	// [ErrInvalidPtr] if something is there or p is not one of the addresses that Places returns.
+	// Modules have to implement [Variables].
+	LoadModuleAt(image []byte, p Ptr) (Module, error)
+	// Stays returns why the context can't be made anew, or nil.
+	Stays() error
+}
+
+// Variables is a [Module] that tells where its variables are. Copies may name all of them at once.
+type Variables interface {
+	// Variables returns the memory of the module's variables, of no bytes if it has none.
+	Variables() (p Ptr, bytes uint64)
+}

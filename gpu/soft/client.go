@@ -140,13 +140,16 @@ func (c *deviceContext) bytes(p gpu.Ptr, n uint64) ([]byte, error) {
 }
 
 // LoadModule compiles PTX. The memory that a module needs is known only after compilation.
-func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
+func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) { return c.load(image, 0) }
+
+// load loads a module with its variables at an address; 0 is any.
+func (c *deviceContext) load(image []byte, at gpu.Ptr) (gpu.Module, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
 	c.loading.Lock()
 	defer c.loading.Unlock()
-	info, err := c.cd.LoadModule(context.Background(), image)
+	info, err := c.cd.LoadModule(context.Background(), image, at)
 	if err != nil {
 		return nil, err
 	}
@@ -166,7 +169,7 @@ func (c *deviceContext) LoadModule(image []byte) (gpu.Module, error) {
 		m.byName[k.Attributes.Name] = &function{m: m, id: k.ID, attr: k.Attributes, refused: k.Refused}
 	}
 	if info.ImageBytes > 0 {
-		return m, c.track(info.Image, uint64(info.Image-c.info.Base), info.ImageBytes)
+		return m, c.track(info.Image, info.ImageOffset, info.ImageBytes)
 	}
 	return m, nil
 }

@@ -73,7 +73,7 @@ func TestGreedyModulesAreRefused(t *testing.T) {
 		"statements":               {shared(1, maxStatements), gpu.ErrInvalidModule, "more statements"},
 		"a large initial value":    {[]byte(ptxHead + ".global .u8 x[100000000] = {1};\n"), gpu.ErrUnsupported, "initial values"},
 	} {
-		_, err := c.LoadModule(t.Context(), test.source)
+		_, err := c.LoadModule(t.Context(), test.source, 0)
 		if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.why) {
 			t.Errorf("%s: %.200v, want %v for %s", name, err, test.want, test.why)
 		}
@@ -103,7 +103,7 @@ func TestCodeIsBounded(t *testing.T) {
 		}
 		contexts = append(contexts, c)
 		for {
-			info, err := c.LoadModule(t.Context(), source)
+			info, err := c.LoadModule(t.Context(), source, 0)
 			if errors.Is(err, gpu.ErrOutOfMemory) {
 				return loaded
 			}
@@ -120,7 +120,7 @@ func TestCodeIsBounded(t *testing.T) {
 	if err := contexts[0].UnloadModule(loaded[0]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := contexts[0].LoadModule(t.Context(), source); err != nil {
+	if _, err := contexts[0].LoadModule(t.Context(), source, 0); err != nil {
 		t.Errorf("in place of one that was unloaded: %v", err)
 	}
 	for len(fill()) == each {
@@ -160,7 +160,7 @@ func TestCodeIsBoundedByLabel(t *testing.T) {
 	greedy := []ContextDriver{open("greedy"), open("greedy"), open("greedy")}
 	loaded := 0
 	for i := 0; ; i++ {
-		_, err := greedy[i%len(greedy)].LoadModule(t.Context(), source)
+		_, err := greedy[i%len(greedy)].LoadModule(t.Context(), source, 0)
 		if errors.Is(err, gpu.ErrOutOfMemory) {
 			break
 		}
@@ -173,7 +173,7 @@ func TestCodeIsBoundedByLabel(t *testing.T) {
 		t.Errorf("three contexts of one label hold %d modules, want %d", loaded, want)
 	}
 	modest := open("modest")
-	if _, err := modest.LoadModule(t.Context(), source); err != nil {
+	if _, err := modest.LoadModule(t.Context(), source, 0); err != nil {
 		t.Errorf("another label's: %v", err)
 	}
 	for _, c := range append(greedy, modest) {

@@ -51,8 +51,9 @@ type ContextDriver interface {
 	Memory() (free, total uint64, err error)
 	// MapHost maps size bytes of a file at offset; see [gpu.HostMapper].
 	MapHost(f *os.File, offset, size uint64, at gpu.Ptr) (gpu.Ptr, error)
-	// LoadModule compiles PTX. It gives up when ctx ends.
-	LoadModule(ctx context.Context, image []byte) (ModuleInfo, error)
+	// LoadModule compiles PTX, and has its variables at an address; 0 is any. It gives up when ctx
+	// ends.
+	LoadModule(ctx context.Context, image []byte, at gpu.Ptr) (ModuleInfo, error)
 	UnloadModule(id uint32) error
 	Global(module uint32, name string) (gpu.Ptr, uint64, error)
 	// NewChannel makes a channel. The caller closes ChannelInfo.Ring after mapping it.
@@ -79,9 +80,11 @@ type ContextDriver interface {
 type ModuleInfo struct {
 	ID      uint32
 	Kernels []KernelInfo
-	// Image is the address of the module's variables, which have ImageBytes.
-	Image      gpu.Ptr
-	ImageBytes uint64
+	// Image is the address of the module's variables, which have ImageBytes, and ImageOffset where
+	// they are in the context's memory.
+	Image       gpu.Ptr
+	ImageOffset uint64
+	ImageBytes  uint64
 	// CodeBytes is the size of the code. LocalBytes is the local memory of all threads that the GPU
 	// holds at a time, for the kernel that needs most. Modules of a context share the latter.
 	CodeBytes, LocalBytes uint64

@@ -34,7 +34,7 @@ func newRaw(t testing.TB, e *Engine) *rawChannel {
 		t.Fatal(err)
 	}
 	r := &rawChannel{e: e, c: c, info: info}
-	if r.mod, err = c.LoadModule(t.Context(), []byte(source)); err != nil {
+	if r.mod, err = c.LoadModule(t.Context(), []byte(source), 0); err != nil {
 		t.Fatal(err)
 	}
 	ch, err := c.NewChannel()

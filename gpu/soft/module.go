@@ -17,6 +17,7 @@ type engineModule struct {
 	m       *simt.Module
 	kernels []uint32
 	image   vram.Range // of its variables; empty if it has none
+	at      uint64     // address of its variables
 	local   uint64     // for its kernels' local memory
 	code    uint64     // of the host's memory
 	mallocs bool       // a kernel may allocate memory
@@ -152,9 +153,12 @@ func (c *engineContext) Memory() (free, total uint64, err error) {
 }
 
 // LoadModule parses and compiles PTX in the caller's goroutine.
-func (c *engineContext) LoadModule(ctx context.Context, image []byte) (ModuleInfo, error) {
+func (c *engineContext) LoadModule(ctx context.Context, image []byte, at gpu.Ptr) (ModuleInfo, error) {
 	if err := c.usable(); err != nil {
 		return ModuleInfo{}, err
+	}
+	if at != 0 && !isPlace(at, 0) {
+		return ModuleInfo{}, fmt.Errorf("load a module at %#x: %w", uint64(at), gpu.ErrInvalidPtr)
 	}
 	stack, err := c.Limit(gpu.LimitStack)
 	if err != nil {
@@ -164,6 +168,7 @@ func (c *engineContext) LoadModule(ctx context.Context, image []byte) (ModuleInf
 	if err != nil {
 		return ModuleInfo{}, err
 	}
+	m.at = uint64(at)
 	return c.install(m)
 }
 
@@ -178,7 +183,7 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 		return ModuleInfo{}, errors.Join(err, c.unreserve(id, m))
 	}
 	info := ModuleInfo{
-		ID: id, Image: gpu.Ptr(c.base + m.image.Offset), ImageBytes: m.m.ImageBytes(), CodeBytes: m.code, LocalBytes: m.local,
+		ID: id, Image: gpu.Ptr(m.at), ImageOffset: m.image.Offset, ImageBytes: m.m.ImageBytes(), CodeBytes: m.code, LocalBytes: m.local,
 	}
 	if m.mallocs {
 		if info.HeapBytes, err = c.needHeap(); err != nil {
@@ -193,6 +198,7 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 		}
 		if len(data) > 0 {
 			if merr = m.m.MapImage(&c.mem, data); merr != nil {
+				merr = fmt.Errorf("%w: %w", merr, gpu.ErrInvalidPtr)
 				return
 			}
 		}
@@ -211,7 +217,10 @@ func (c *engineContext) install(m *engineModule) (ModuleInfo, error) {
 
 // place writes the module's variables into its memory, and returns the memory.
 func (c *engineContext) place(m *engineModule) ([]byte, error) {
-	image := m.m.Place(c.base + m.image.Offset)
+	if m.at == 0 {
+		m.at = c.base + m.image.Offset
+	}
+	image := m.m.Place(m.at)
 	c.mu.Lock() // a concurrent Close must not free the memory yet
 	defer c.mu.Unlock()
 	if c.over.Load() {
@@ -344,7 +353,7 @@ func (c *engineContext) Global(id uint32, name string) (gpu.Ptr, uint64, error) 
 	if !ok {
 		return 0, 0, fmt.Errorf("variable %q: %w", name, gpu.ErrNotFound)
 	}
-	return gpu.Ptr(c.base + m.image.Offset + offset), size, nil
+	return gpu.Ptr(m.at + offset), size, nil
 }
 
 // kernel returns the kernel with the given number. It runs on the pacing thread.

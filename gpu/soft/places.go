@@ -15,7 +15,7 @@ const (
 	placesBytes = 1 << 40
 )
 
-var _ gpu.Placer = (*deviceContext)(nil)
+var _ gpu.Movable = (*deviceContext)(nil)
 
 // Places implements [gpu.Placer].
 func (c *deviceContext) Places() (base gpu.Ptr, bytes, grain uint64, err error) {
@@ -38,12 +38,38 @@ func (c *deviceContext) AllocAt(p gpu.Ptr, size uint64) error {
 	return c.track(p, offset, size)
 }
 
+// LoadModuleAt implements [gpu.Movable].
+func (c *deviceContext) LoadModuleAt(image []byte, p gpu.Ptr) (gpu.Module, error) {
+	if !isPlace(p, 0) {
+		return nil, fmt.Errorf("load a module at %#x: %w", uint64(p), gpu.ErrInvalidPtr)
+	}
+	return c.load(image, p)
+}
+
+// Stays implements [gpu.Movable].
+func (c *deviceContext) Stays() error {
+	c.loading.Lock()
+	defer c.loading.Unlock()
+	if c.heap > 0 {
+		return fmt.Errorf("kernels may have allocated memory: %w", gpu.ErrUnsupported)
+	}
+	return c.check()
+}
+
+// Variables implements [gpu.Variables].
+func (m *module) Variables() (p gpu.Ptr, bytes uint64) { return m.info.Image, m.info.ImageBytes }
+
+// isPlace reports whether a program may choose p for n bytes.
+func isPlace(p gpu.Ptr, n uint64) bool {
+	return p >= placesBase && p-placesBase < placesBytes && p%vram.Align == 0 && n <= placesBytes-uint64(p-placesBase)
+}
+
 // AllocAt allocates zeroed memory at an address.
 func (c *engineContext) AllocAt(p gpu.Ptr, size uint64) (offset uint64, err error) {
 	if err := c.usable(); err != nil {
 		return 0, err
 	}
-	if p < placesBase || p-placesBase >= placesBytes || p%vram.Align != 0 || size > placesBytes-uint64(p-placesBase) {
+	if !isPlace(p, size) {
 		return 0, fmt.Errorf("allocate %d bytes at %#x: %w", size, uint64(p), gpu.ErrInvalidPtr)
 	}
 	r, err := c.take(size)

@@ -190,3 +190,67 @@ func TestPlacesProperties(t *testing.T) {
 		})
 	})
 }
+
+// A module's variables are at the address that was chosen, on any GPU; it can't be where something is.
+func TestLoadModuleAt(t *testing.T) {
+	const source = ".version 8.0\n.target sm_80\n.address_size 64\n.const .u32 c = 5;\n.global .u32 v = 7;\n.global .u64 where = v;\n.visible .entry k() { ret; }"
+	for _, other := range []int{0, 1} {
+		d := newDevice(t, Options{Priority: -1})
+		for range other {
+			o, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer o.Close()
+		}
+		c, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		l := c.(gpu.Movable)
+		base, size, _, err := l.Places()
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := base + gpu.Ptr(size/4)
+		m, err := l.LoadModuleAt([]byte(source), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, n := m.(gpu.Variables).Variables()
+		v, _, err := m.Global("v")
+		if err != nil || p != at || v < at || v >= at+gpu.Ptr(n) {
+			t.Fatalf("variables at %#x, v at %#x, want %#x: %v", p, v, at, err)
+		}
+		ch, err := c.NewChannel()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := make([]byte, n)
+		fence, err := ch.CopyOut(all, p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.Wait(t.Context(), fence); err != nil {
+			t.Fatal(err)
+		}
+		if where := binary.LittleEndian.AppendUint64(nil, uint64(v)); !bytes.Contains(all, where) {
+			t.Errorf("no variable has %#x: % x", v, all)
+		}
+		for name, p := range map[string]gpu.Ptr{"the same": at, "not a place": base - 256, "odd": at + 1<<30 + 8} {
+			if _, err := l.LoadModuleAt([]byte(source), p); !errors.Is(err, gpu.ErrInvalidPtr) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := m.Unload(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.LoadModuleAt([]byte(source), at); err != nil {
+			t.Errorf("where one was unloaded: %v", err)
+		}
+		if err := l.Stays(); err != nil {
+			t.Errorf("a context without a heap stays: %v", err)
+		}
+	}
+}

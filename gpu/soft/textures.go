@@ -209,5 +209,5 @@ func (c *engineContext) Reference(id uint32, name string) (p gpu.Ptr, surface bo
 	if !ok {
 		return 0, false, fmt.Errorf("texture or surface %q: %w", name, gpu.ErrNotFound)
 	}
-	return gpu.Ptr(c.base + m.image.Offset + r.Offset), r.Surface, nil
+	return gpu.Ptr(m.at + r.Offset), r.Surface, nil
 }

@@ -285,7 +285,7 @@ func (c *remoteContext) Memory() (free, total uint64, err error) {
 }
 
 // LoadModule compiles PTX. The server gives up if this program disconnects.
-func (c *remoteContext) LoadModule(_ context.Context, image []byte) (soft.ModuleInfo, error) {
+func (c *remoteContext) LoadModule(_ context.Context, image []byte, at gpu.Ptr) (soft.ModuleInfo, error) {
 	if len(image) > maxImage {
 		return soft.ModuleInfo{}, fmt.Errorf("module of %d bytes: want at most %d: %w", len(image), maxImage, gpu.ErrInvalidModule)
 	}
@@ -293,7 +293,7 @@ func (c *remoteContext) LoadModule(_ context.Context, image []byte) (soft.Module
 	if err != nil {
 		return soft.ModuleInfo{}, err
 	}
-	r, err := c.ask(request{Op: opLoad}, f)
+	r, err := c.ask(request{Op: opLoad, Ptr: at}, f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return soft.ModuleInfo{}, err
 	}

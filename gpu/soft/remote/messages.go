@@ -14,7 +14,7 @@ import (
 const (
 	// protocol is the version of the messages. A server accepts only its own version: both ends are
 	// of one release.
-	protocol = 1
+	protocol = 2
 	// maxPacket limits the size of a request and of a reply. A longer reply goes through a file.
 	maxPacket = 64 << 10
 	// maxFiles limits the descriptors of a packet.

@@ -108,7 +108,7 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 		info, err := c.NewChannel()
 		return &reply{ID: info.ID}, []*os.File{info.Ring}, err
 	case opLoad:
-		return p.load(c, files)
+		return p.load(c, req.Ptr, files)
 	case opControl:
 		return p.newControl(req.Context, c)
 	case opMapHost:
@@ -223,7 +223,7 @@ func (p *program) newContext(req *request) (*reply, []*os.File, error) {
 }
 
 // load compiles a module whose source is in the file of the request.
-func (p *program) load(c served, files []*os.File) (*reply, []*os.File, error) {
+func (p *program) load(c served, at gpu.Ptr, files []*os.File) (*reply, []*os.File, error) {
 	if len(files) != 1 {
 		return nil, nil, fmt.Errorf("load a module: %d files came along, want 1", len(files))
 	}
@@ -238,7 +238,7 @@ func (p *program) load(c served, files []*os.File) (*reply, []*os.File, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("load a module: %w: %w", err, gpu.ErrInvalidModule)
 	}
-	info, err := c.LoadModule(ctx, image)
+	info, err := c.LoadModule(ctx, image, at)
 	return &reply{Module: &info}, nil, err
 }
 

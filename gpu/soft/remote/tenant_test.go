@@ -158,7 +158,7 @@ type endless struct {
 	begun chan struct{}
 }
 
-func (e endless) LoadModule(ctx context.Context, _ []byte) (soft.ModuleInfo, error) {
+func (e endless) LoadModule(ctx context.Context, _ []byte, _ gpu.Ptr) (soft.ModuleInfo, error) {
 	close(e.begun)
 	<-ctx.Done()
 	return soft.ModuleInfo{}, ctx.Err()
@@ -222,7 +222,7 @@ func TestCutConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 { // when noticed, and afterwards
-		if _, err := ctx.LoadModule(t.Context(), []byte(source)); !errors.Is(err, gpu.ErrLost) || err.Error() != "load: GPU lost" {
+		if _, err := ctx.LoadModule(t.Context(), []byte(source), 0); !errors.Is(err, gpu.ErrLost) || err.Error() != "load: GPU lost" {
 			t.Errorf("a load over a connection that was cut: %v", err)
 		}
 	}

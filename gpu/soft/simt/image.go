@@ -1,6 +1,7 @@
 package simt
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 
@@ -240,7 +241,12 @@ func (m *Module) MapImage(mem *Memory, data []byte) error {
 		}
 	}
 	if c < im.size {
-		return mem.Map(im.base+c, data[c:])
+		if err := mem.Map(im.base+c, data[c:]); err != nil {
+			if c > 0 {
+				err = errors.Join(err, mem.Unmap(im.base))
+			}
+			return err
+		}
 	}
 	return nil
 }
