@@ -49,7 +49,7 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 	}
 	p.fence = 0
 	if p.timed {
-		p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
+		p.com.Start, p.com.End = x.guestTime(out.Start), x.guestTime(out.End)
 	}
 	if out.Err != nil {
 		p.com.Status = statusOf(out.Err)
@@ -63,7 +63,7 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 		p.com.Status = x.status
 	}
 	if p.event != nil {
-		p.reach(out.End)
+		p.reach(out.End + x.shift)
 	}
 	if p.copied > 0 && out.Err == nil {
 		x.slot.AddCopied(p.copied)
@@ -92,7 +92,7 @@ func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 	if !ok {
 		return false
 	}
-	p.com.Start, p.com.End = uint64(out.Start), uint64(out.End)
+	p.com.Start, p.com.End = ch.x.guestTime(out.Start), ch.x.guestTime(out.End)
 	ch.deferred = append(ch.deferred, deferredAccount{p.fence, p.fn, p.estimate})
 	p.fence, p.fn = 0, nil
 	return true

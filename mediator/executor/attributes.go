@@ -89,6 +89,9 @@ func deviceAttribute(c *command, p *pending) error {
 			return nil // zero
 		}
 		base, bytes, grain, err := placer.Places()
+		if c.ch.x.places.movable != nil {
+			bytes = c.ch.x.places.guest
+		}
 		p.com.Value[0] = [...]uint64{uint64(base), bytes, grain}[q.Key-abi.DeviceAddressBase]
 		return err
 	case q.Key == 0 || q.Key >= gpu.AttributeCount:
@@ -141,5 +144,18 @@ func setLimit(c *command, _ *pending) error {
 	if err == nil {
 		err = l.SetLimit(gpu.Limit(q.Key), q.Value)
 	}
+	if err == nil {
+		c.ch.x.limitsSet[q.Key] = q.Value
+	}
 	return err
+}
+
+// stackLimit returns the limit of the stack of modules that are loaded now, or 0 if it is not known.
+func (x *Executor) stackLimit() uint64 {
+	if l, ok := x.o.Context.(gpu.Limited); ok {
+		if v, err := l.Limit(gpu.LimitStack); err == nil {
+			return v
+		}
+	}
+	return 0
 }

@@ -56,6 +56,7 @@ var (
 // channel serves one channel of the context.
 type channel struct {
 	x          *Executor
+	place      ipc.Channel // as it was opened
 	index      int
 	generation uint32
 	vector     int
@@ -136,7 +137,7 @@ func newChannel(x *Executor, c ipc.Channel) (*channel, error) {
 	if err != nil {
 		return nil, err
 	}
-	ch := &channel{x: x, index: c.Index, generation: c.Generation, vector: c.Vector, fetched: make([]abi.Entry, fetchEntries)}
+	ch := &channel{x: x, place: c, index: c.Index, generation: c.Generation, vector: c.Vector, fetched: make([]abi.Entry, fetchEntries)}
 	if ch.sub, err = abi.NewSubmissionReader(page, subRing); err != nil {
 		return nil, err
 	}

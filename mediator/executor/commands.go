@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"vgpud/mediator/vgpu/abi"
 )
@@ -168,18 +169,38 @@ func printfDrain(c *command, p *pending) error {
 	if _, err := c.window(a.Window.Offset, a.Window.Size); err != nil {
 		return err
 	}
-	text, err := c.ch.x.o.Context.Printf(int(min(a.Window.Size, maxImage)))
+	x := c.ch.x
+	if n := min(uint64(len(x.printed)), a.Window.Size); n > 0 {
+		err := c.answer(p, x.printed[:n])
+		x.printed = x.printed[n:]
+		return err
+	}
+	text, err := x.o.Context.Printf(int(min(a.Window.Size, maxImage)))
 	if err != nil {
 		return err
 	}
 	return c.answer(p, text)
 }
 
+// guestTime returns what the guest is told of an instant of the GPU's clock; 0 is none.
+func (x *Executor) guestTime(t time.Duration) uint64 {
+	if t == 0 {
+		return 0
+	}
+	return uint64(t + x.shift)
+}
+
+// now returns the GPU's time, as the guest knows it.
+func (x *Executor) now() (time.Duration, error) {
+	now, err := x.o.Device.Now()
+	return now + x.shift, err
+}
+
 func timestamp(c *command, p *pending) error {
 	if _, err := abi.DecodeEmpty(c.entry); err != nil {
 		return err
 	}
-	now, err := c.ch.x.o.Device.Now()
+	now, err := c.ch.x.now()
 	p.com.Value[0] = uint64(now)
 	return err
 }

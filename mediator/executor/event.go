@@ -97,7 +97,7 @@ func eventRecord(c *command, p *pending) error {
 		p.fence = c.ch.newest()
 		return nil
 	}
-	now, err := c.ch.x.o.Device.Now()
+	now, err := c.ch.x.now()
 	if err != nil {
 		return err
 	}
@@ -124,7 +124,7 @@ func eventTrigger(c *command, p *pending) error {
 	if err != nil {
 		return err
 	}
-	now, err := c.ch.x.o.Device.Now()
+	now, err := c.ch.x.now()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,7 +48,7 @@ func FeaturesOf(kind string) abi.Features {
 }
 
 // Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit,
-// Elapsed, FetchLimit and those of windows' addresses must be set.
+// Elapsed, FetchLimit, Moves, Until and those of windows' addresses must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
@@ -79,6 +80,10 @@ type Options struct {
 	Elapsed func() time.Duration
 	// FetchLimit is ShallowFetchLimit unless set.
 	FetchLimit FetchLimit
+	// Moves reports whether the context may be saved: see [Executor.Save].
+	Moves bool
+	// Until ends what Save and Restore do; nil is context.Background.
+	Until context.Context
 }
 
 // Executor carries out one context's commands. Step and Run belong to one goroutine; Open, Shut and
@@ -100,8 +105,15 @@ type Executor struct {
 	events    handles[*event]
 	textures  textures
 	memory    allocations
+	places    places
+	limitsSet map[uint32]uint64 // limits of the context that the guest has set
+	printed   []byte            // what kernels printed before the context moved
 	props     gpu.Properties
 	told      *[gpu.AttributeCount]int32 // see attributes
+
+	shift   time.Duration // what the guest is told of the GPU's clock, less that clock: see Restore
+	leaving *departure    // nil: the context stays
+	gone    bool          // it was saved
 
 	timeLimit    time.Duration // of the context's kernels, as the device knows it
 	priority     *priority     // of the process's threads; nil: not managed
@@ -160,7 +172,10 @@ func New(o Options) *Executor {
 	work := o.Page.WorkLog(o.Slot)
 	work.SetSince(0) // of its predecessor
 	o.Page.Context(o.Slot).SetLeavesUnstarted()
-	return &Executor{
+	if o.Until == nil {
+		o.Until = context.Background()
+	}
+	x := &Executor{
 		o:             o,
 		work:          work,
 		slot:          o.Page.Context(o.Slot),
@@ -175,7 +190,12 @@ func New(o Options) *Executor {
 		admission:     admission{admitter: o.Page.Admitter(o.Slot)},
 		yield:         sched.Yield,
 		timeLimit:     o.KernelTimeLimit,
+		limitsSet:     make(map[uint32]uint64),
 	}
+	if o.Moves {
+		x.places = newPlaces(o.Context)
+	}
+	return x
 }
 
 // do has f called by the goroutine of Step, and wakes it.
@@ -289,6 +309,9 @@ func (x *Executor) raise(vector int) {
 // suspended, fetches and starts commands. It reports whether it did anything.
 func (x *Executor) Step(suspended bool) bool {
 	did := x.takeRequests()
+	if x.gone {
+		return false
+	}
 	x.updateTimeLimit()
 	x.setSuspended(suspended)
 	x.updateOffTimes()
@@ -305,7 +328,7 @@ func (x *Executor) Step(suspended bool) bool {
 			ch.publish()
 			ch.accountDeferred()
 		}
-		if !suspended && ch.advance() {
+		if !suspended && x.leaving == nil && ch.advance() {
 			did = true
 		}
 		ch.publish()
@@ -326,7 +349,7 @@ func (x *Executor) Step(suspended bool) bool {
 		f()
 	}
 	x.reports = x.reports[:0]
-	return did
+	return x.leaveWhenQuiet() || did
 }
 
 // setSuspended records the start and end of suspensions on the GPU's clock.

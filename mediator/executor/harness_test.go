@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,9 @@ type rig struct {
 	guests   []*guestEnd
 	faults   []ipc.Fault
 	failures []ipc.ChannelFailure
+	options  Options
+	wants    bool   // whether the context had commands when it was saved last
+	end      func() // ends the executor and its GPU, once
 }
 
 // guestEnd is the guest's end of a channel.
@@ -80,18 +84,31 @@ func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu
 	}
 	file, shared := newShared(t)
 	r := &rig{t: t, ctx: ctx, page: page, shared: shared, header: abi.HeaderBytes(testChannels), rings: testRings}
-	r.x = New(Options{
+	r.options = Options{
 		SharedFile: file, Mappable: shared[r.header+r.rings:],
 		Device: dev, Context: ctx, Shared: r.shared, Windows: r.header + r.rings, Page: page, Slot: 0, Clock: clock.Real{}, KernelTimeLimit: o.KernelTimeLimit,
 		Fault:         func(f ipc.Fault) { r.faults = append(r.faults, f) },
 		ChannelFailed: func(f ipc.ChannelFailure) { r.failures = append(r.failures, f) },
-	})
+	}
+	r.start()
 	t.Cleanup(func() {
-		if err := errors.Join(r.x.Close(), ctx.Close(), dev.Close(), page.Close()); err != nil {
+		r.end()
+		if err := page.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return r
+}
+
+// start starts an executor with the rig's options.
+func (r *rig) start() {
+	x, ctx, dev := New(r.options), r.options.Context, r.options.Device
+	r.x, r.ctx = x, ctx
+	r.end = sync.OnceFunc(func() {
+		if err := errors.Join(x.Close(), ctx.Close(), dev.Close()); err != nil {
+			r.t.Error(err)
+		}
+	})
 }
 
 // newShared returns BAR2, and the file that it is mapped from.

@@ -380,7 +380,7 @@ func (j *job) finish(status abi.Status) {
 	}
 	j.to(jobEnded)
 	p.com.Status = status
-	p.com.Start, p.com.End = uint64(j.total.start), uint64(j.total.end)
+	p.com.Start, p.com.End = x.guestTime(j.total.start), x.guestTime(j.total.end)
 	if j.form != 0 {
 		p.com.Value = [3]uint64{j.total.evictions, uint64(j.total.used)}
 	}

@@ -21,7 +21,7 @@ func memAlloc(c *command, p *pending) error {
 	case a.Align > maxAlign:
 		return fmt.Errorf("allocate with alignment %d, at most %d: %w", a.Align, maxAlign, abi.StatusNotSupported)
 	}
-	alloc := c.ch.x.o.Context.Alloc
+	alloc := c.ch.x.alloc
 	if a.Address != 0 {
 		placer, ok := c.ch.x.o.Context.(gpu.Placer)
 		if !ok {

@@ -16,6 +16,11 @@ type module struct {
 	gpu       gpu.Module
 	functions map[string]uint64
 	hash      [sha256.Size]byte // of the image
+	// Of a context that may move: the image, the address that was chosen for its variables, 0 for none,
+	// and the limit of the stack when it was loaded, 0 if that was the GPU's own.
+	image []byte
+	at    gpu.Ptr
+	stack uint64
 }
 
 // function is a kernel, with what is known about its duration.
@@ -86,7 +91,7 @@ func moduleLoad(c *command, p *pending) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := x.o.Context.LoadModule(image)
+	loaded, at, err := x.load(image)
 	if err = x.attempted(asking, err); err == errWaits {
 		return err
 	}
@@ -97,7 +102,11 @@ func moduleLoad(c *command, p *pending) error {
 		}
 		return err
 	}
-	p.com.Value[0], err = x.modules.add(&module{gpu: loaded, functions: make(map[string]uint64), hash: sha256.Sum256(image)})
+	added := &module{gpu: loaded, functions: make(map[string]uint64), hash: hashOf(image), at: at}
+	if at != 0 {
+		added.image, added.stack = image, x.stackLimit()
+	}
+	p.com.Value[0], err = x.modules.add(added)
 	if err != nil {
 		return errors.Join(err, loaded.Unload())
 	}

@@ -57,10 +57,15 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	began := p.clock.Now()
 	log = log.With("guest", s.Guest, "context", s.Slot)
 
-	var suspension *os.File
-	if len(m.Files) == 3 {
+	var suspension, saved *os.File
+	for _, f := range m.Files[2:] {
+		defer func() { err = errors.Join(err, f.Close()) }()
+	}
+	if s.Saved {
+		saved = m.Files[len(m.Files)-1]
+	}
+	if n := len(m.Files); n == 4 || n == 3 && !s.Saved {
 		suspension = m.Files[2]
-		defer func() { err = errors.Join(err, suspension.Close()) }()
 	}
 	bar2 := m.Files[0]
 	defer func() { err = errors.Join(err, bar2.Close()) }()
@@ -135,11 +140,18 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		Fault:         fault,
 		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
 		Mappable:      windows, SharedFile: bar2, Registered: registered.wait,
+		Moves: s.Grant > 0, Until: ctx,
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
 	if notRaised == nil {
 		x.priority = &priority{page: page, slot: slot, log: log}
+	}
+	if saved != nil {
+		if err := x.Restore(saved, s.Closed); err != nil {
+			log.Debug("a context can't be made anew", "err", err)
+			return notReady(conn, err)
+		}
 	}
 
 	slot.SetReady(uint16(gctx.Group()))
@@ -174,6 +186,9 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		}
 	}
 	err = x.Run(ctx)
+	if x.gone {
+		<-ctx.Done() // vm closes the connection; otherwise it might not read the answer
+	}
 	// The listening goroutines use the page, which is unmapped next.
 	ran()
 	err = errors.Join(err, hangUp())
@@ -195,11 +210,15 @@ func seal(kind string) error {
 }
 
 func checkSetup(m *ipc.Message, s *ipc.Setup) error {
-	if n := len(m.Files); m.Kind != ipc.KindSetup || n != 2 && n != 3 {
-		return fmt.Errorf("first message is %q with %d files, want %q with 2 or 3", m.Kind, n, ipc.KindSetup)
+	n := len(m.Files)
+	if m.Kind != ipc.KindSetup || n < 2 || n > 4 {
+		return fmt.Errorf("first message is %q with %d files, want %q with 2 to 4", m.Kind, n, ipc.KindSetup)
 	}
 	if err := m.Decode(s); err != nil {
 		return err
+	}
+	if s.Saved && n == 2 || !s.Saved && n == 4 {
+		return fmt.Errorf("setup with %d files, saved: %v", n, s.Saved)
 	}
 	if s.Slot < 0 || s.Slot >= ipc.MaxContexts {
 		return fmt.Errorf("context slot %d of %d", s.Slot, ipc.MaxContexts)
@@ -384,6 +403,23 @@ func (x *Executor) handle(conn *ipc.Conn, m ipc.Message) error {
 		} else {
 			x.Shut(c.Index, answer)
 		}
+		return nil
+	case ipc.KindSave:
+		if len(m.Files) != 1 {
+			return fmt.Errorf("%s with %d files, want 1", m.Kind, len(m.Files))
+		}
+		x.Save(m.Files[0], func(s ipc.Saved, err error) {
+			err = errors.Join(err, m.CloseFiles())
+			reply, merr := ipc.NewMessage(m.Kind, s)
+			if err = errors.Join(err, merr); err != nil {
+				answer(err)
+				return
+			}
+			reply.ID = m.ID
+			if err := conn.Send(reply); err != nil {
+				x.o.Log.Warn("answer vm", "kind", m.Kind, "err", err)
+			}
+		})
 		return nil
 	case ipc.KindVector:
 		var v ipc.Vector

@@ -22,7 +22,8 @@ const (
 	fewPolls = 32
 )
 
-// Run carries out commands until ctx ends. It returns nil then, or an error if it can't sleep.
+// Run carries out commands until ctx ends, or until the context has left: see [Executor.Save]. It
+// returns nil then, or an error if it can't sleep.
 func (x *Executor) Run(ctx context.Context) error {
 	woken := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -42,7 +43,7 @@ func (x *Executor) Run(ctx context.Context) error {
 	var yields yieldLimiter
 	now := x.o.Clock.Now()
 	idleFrom, polls, limit := now, 0, x.pollLimit(now)
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !x.gone {
 		futex := x.slot.Futex()
 		polls++
 		suspended := x.o.Page.SuspendWord(now) == ipc.Suspend
@@ -66,7 +67,7 @@ func (x *Executor) Run(ctx context.Context) error {
 			now = back
 			continue
 		}
-		if !x.arm(suspended) {
+		if !x.arm(suspended || x.leaving != nil) {
 			continue
 		}
 		x.slot.AddWakeup()

@@ -12,7 +12,8 @@ type Kind string
 // Messages between vm and exec.
 const (
 	// KindSetup (vm to exec) is the first message: body [Setup]; files BAR2, the guest's control
-	// page and, if vm has it, the file of [ControlPage.SetSuspensionFile].
+	// page, if vm has it the file of [ControlPage.SetSuspensionFile] and, if the context was saved, the
+	// file of [KindSave].
 	KindSetup Kind = "setup"
 	// KindPrepare (vm to exec) is the first message to a spare executor, which opens the GPU at once:
 	// body [Prepare]. KindSetup follows, once there is a context for it.
@@ -24,6 +25,10 @@ const (
 	// by a message of its kind and ID, with Error set if it failed.
 	KindOpen Kind = "open-channel"
 	KindShut Kind = "close-channel"
+	// KindSave (vm to exec) has the context leave its GPU, as soon as nothing of it is there: file a file
+	// in memory, to which all of the context is written. It is answered by a message of its kind and ID.
+	// The executor then ends with the connection or, with Error set, goes on. The file may be part of a later [KindSetup].
+	KindSave Kind = "save"
 	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body [Vector]; file the
 	// eventfd, or none to turn the vector off.
 	KindVector Kind = "vector"
@@ -77,7 +82,41 @@ const (
 	KindTaskGone Kind = "task-gone"
 	// KindPlace (serve to vm): body [Place].
 	KindPlace Kind = "place"
+	// KindLeave (serve to vm): a context is to leave its GPU, with its memory on the host, until it is
+	// placed again; body [Leave]. It is answered by [KindLeft], when nothing of the context is on the GPU
+	// any more or when it is clear that it stays. A vm of an older version ignores it.
+	KindLeave Kind = "leave"
+	// KindLeft (vm to serve): body [Left].
+	KindLeft Kind = "left"
+	// KindWants (vm to serve): a context that has left has commands again; body [Leave].
+	KindWants Kind = "wants"
 )
+
+// Leave names a context that floats.
+type Leave struct {
+	Slot       int    `json:"slot"`
+	Generation uint32 `json:"generation"`
+}
+
+// Left says that a context has left its GPU and has no executor, or why it stays.
+type Left struct {
+	Slot       int    `json:"slot"`
+	Generation uint32 `json:"generation"`
+	// Times is how often the context has left a GPU. A [Place] says which time it is about.
+	Times uint32 `json:"times,omitempty"`
+	// Bytes are those of the host's memory in which the context is.
+	Bytes uint64 `json:"bytes,omitempty"`
+	// Wants reports whether it has commands.
+	Wants bool `json:"wants,omitempty"`
+	// Error is why it stays where it is.
+	Error string `json:"error,omitempty"`
+}
+
+// Saved is the body of the answer to [KindSave].
+type Saved struct {
+	// Wants reports whether commands wait in the context's channels.
+	Wants bool `json:"wants,omitempty"`
+}
 
 // Task is a context that floats, and what it asks for.
 type Task struct {
@@ -105,6 +144,8 @@ type Place struct {
 	GPU     int           `json:"gpu,omitempty"`
 	Number  int           `json:"number,omitempty"`
 	Waited  time.Duration `json:"waited,omitempty"`
+	// Left is how often the context had left a GPU before.
+	Left uint32 `json:"left,omitempty"`
 	// Reason is why the context waits on, an abi.WaitReason.
 	Reason uint32 `json:"reason,omitempty"`
 	// Code, an abi.ErrorCode, is why the context never gets a GPU; 0: it may.
@@ -167,6 +208,10 @@ type Setup struct {
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
 	// Handles reports whether vm takes [KindHandles]; one of an older version does not.
 	Handles bool `json:"handles,omitempty"`
+	// Saved has the context made anew that was saved, and Closed are the indexes of channels that were
+	// closed since.
+	Saved  bool  `json:"saved,omitempty"`
+	Closed []int `json:"closed,omitempty"`
 	// Sealed has the executor confine itself once it has a context.
 	Sealed bool `json:"sealed,omitempty"`
 }
@@ -238,6 +283,8 @@ type Hello struct {
 	// Tasks are all of the guest's contexts that float. The daemon knows itself which of them it
 	// has placed.
 	Tasks []Task `json:"tasks,omitempty"`
+	// Away are those of them that have left their GPUs.
+	Away []Left `json:"away,omitempty"`
 }
 
 // Spec is what a guest's virtual GPU was created with.

@@ -110,10 +110,10 @@ func (d *Device) ContextWaits(ref ContextRef, why abi.WaitReason) {
 }
 
 // ContextPlaced says that a context that floats was placed on a GPU, by its number on the host, and
-// granted memory there, after it had waited. The context is still creating.
+// granted memory there, after it had waited. The context is still creating, or has moved.
 func (d *Device) ContextPlaced(ref ContextRef, gpu int, granted uint64, waited time.Duration) {
 	d.event(func(r *registers) {
-		if c := r.creating(ref); c != nil {
+		if c := r.liveContext(ref); c != nil && c.task.state != abi.TaskNone {
 			c.task = taskRow{state: abi.TaskPlaced, gpu: uint32(gpu) + 1, granted: granted, waited: max(waited, 0)}
 		}
 	})

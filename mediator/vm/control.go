@@ -28,6 +28,7 @@ type control struct {
 	quit   func() // ends the guest
 	drain  func(ipc.Drain)
 	place  func(ipc.Place)
+	leave  func(ipc.Leave)
 	alone  func() // called when no daemon is connected any more
 	log    *slog.Logger
 	stderr *Stderr // nil: daemons can't replace it
@@ -37,6 +38,7 @@ type control struct {
 	conns   map[*ipc.Conn]bool     // true once the hello was sent
 	handles map[int]contextHandles // by context
 	tasks   []ipc.Task             // contexts that float, from their request to their end
+	away    []ipc.Left             // those of them that have left their GPUs
 
 	clock   clock.Clock
 	changes chan struct{} // one entry: a message about changes is due
@@ -136,6 +138,8 @@ func (c *control) serveDaemon(conn *ipc.Conn) error {
 			c.handleDrain(&m)
 		case ipc.KindPlace:
 			c.handlePlace(&m)
+		case ipc.KindLeave:
+			c.handleLeave(&m)
 		}
 	}
 	return err

@@ -37,14 +37,18 @@ type executors struct {
 	// contextOf is the context slot of each channel slot, for doorbells.
 	contextOf [abi.MaxChannels]atomic.Int32
 	// gpuOf is the GPU of each context slot, an index of pages.
-	gpuOf     [ipc.MaxContexts]atomic.Int32
-	faults    [ipc.MaxContexts]string
-	starts    [ipc.MaxContexts]bucket // of each slot's executors
-	allStarts bucket
-	drained   map[string]bool // GPUs on which no executor starts, by name: see drain
-	spare     *spare          // nil: the guest has none
-	closed    bool            // no spare executor starts any more
-	ended     sync.WaitGroup
+	gpuOf [ipc.MaxContexts]atomic.Int32
+	// whereabouts are those of the contexts that float; kicked, whether a doorbell was rung since one
+	// was asked to leave.
+	whereabouts [ipc.MaxContexts]atomic.Uint32
+	kicked      [ipc.MaxContexts]atomic.Bool
+	faults      [ipc.MaxContexts]string
+	starts      [ipc.MaxContexts]bucket // of each slot's executors
+	allStarts   bucket
+	drained     map[string]bool // GPUs on which no executor starts, by name: see drain
+	spare       *spare          // nil: the guest has none
+	closed      bool            // no spare executor starts any more
+	ended       sync.WaitGroup
 }
 
 // A guest can create, reset and destroy contexts in a loop, and each is a process of the host's.
@@ -164,6 +168,9 @@ func (b *executors) CloseChannel(ch vgpu.ChannelRef) {
 func (b *executors) Kick(ch vgpu.ChannelRef) {
 	b.page.AddDoorbell()
 	slot := int(b.contextOf[ch.Slot].Load())
+	if b.whereabouts[slot].Load() != onGPU {
+		b.kick(slot)
+	}
 	b.pages[b.gpuOf[slot].Load()].Context(slot).Wake()
 }
 

@@ -35,6 +35,8 @@ func TestMain(m *testing.M) {
 		err = loud()
 	case "talk":
 		err = talk()
+	case "move":
+		err = moving()
 	default:
 		err = fmt.Errorf("unknown role %q", role)
 	}

@@ -39,10 +39,9 @@ func (b *executors) gpu(i int) ipc.GPU {
 // page returns the control page of the process's GPU.
 func (p *process) page() *ipc.ControlPage { return p.b.pages[p.gpu] }
 
-// awaitGPU asks the daemon for a GPU for a context that floats, and waits until it has one. It
+// awaitGPU waits until a context that floats has a GPU, of which the daemon was told. It
 // reports false if the context gets none: then the guest knows, or has destroyed it.
 func (p *process) awaitGPU(log *slog.Logger) bool {
-	p.b.daemons.addTask(*p.task)
 	for {
 		var pl ipc.Place
 		select {
@@ -82,6 +81,9 @@ func (b *executors) place(pl ipc.Place) {
 func (p *process) tell(pl ipc.Place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if pl.Left != p.moves.times && pl.Reason == 0 {
+		return // the context has left since, or never was there
+	}
 	select {
 	case old := <-p.placed:
 		if old.Granted > 0 || old.Code != 0 {
@@ -135,7 +137,12 @@ func (c *control) dropTask(t *ipc.Task) {
 
 // broadcastTask sends the daemons a message about a context that floats. Preconditions: mu is held.
 func (c *control) broadcastTask(kind ipc.Kind, t ipc.Task) {
-	m, err := ipc.NewMessage(kind, t)
+	c.broadcastBody(kind, t)
+}
+
+// broadcastBody sends the daemons a message. Preconditions: mu is held.
+func (c *control) broadcastBody(kind ipc.Kind, body any) {
+	m, err := ipc.NewMessage(kind, body)
 	if err != nil {
 		c.log.Error("tell the daemon of a context that floats", "err", err)
 		return

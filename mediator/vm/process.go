@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"sync"
@@ -33,11 +34,12 @@ type process struct {
 	// rings is the number of bytes after BAR2's header for rings; 0: rings may lie anywhere.
 	rings int
 	// task is what the context asks for if it floats, else nil. gpu, an index of b.pages, and grant
-	// are what it got; run sets them before anything uses them.
+	// are what it got; run alone uses them.
 	task   *ipc.Task
 	gpu    int
 	grant  uint64
 	placed chan ipc.Place // has the daemon's newest answer
+	moves  moves
 
 	ctx    context.Context // ends with stop
 	cancel context.CancelFunc
@@ -52,13 +54,13 @@ type process struct {
 	conn     *ipc.Conn // nil before the start and after the end
 	ready    bool      // the executor reads messages
 	stopping bool
-	pending  map[uint64]func(error)
+	pending  map[uint64]func(ipc.Message, error)
 	lastID   uint64
 }
 
 func newProcess(b *executors, ref vgpu.ContextRef) *process {
 	p := &process{
-		b: b, ref: ref, done: make(chan struct{}), pending: make(map[uint64]func(error)), placed: make(chan ipc.Place, 1),
+		b: b, ref: ref, done: make(chan struct{}), pending: make(map[uint64]func(ipc.Message, error)), placed: make(chan ipc.Place, 1),
 		gpu: b.home(),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
@@ -75,16 +77,28 @@ func (p *process) run() {
 	}
 	if p.task != nil {
 		defer p.b.daemons.dropTask(p.task)
+		defer p.forgetMove()
+		p.b.daemons.addTask(*p.task)
 		if !p.awaitGPU(log) {
 			return
 		}
 	}
+	for p.runOnce(log) {
+		if !p.awaitGPU(log) {
+			return
+		}
+	}
+}
+
+// runOnce starts an executor and serves it until it ends. It reports whether that has only left the
+// GPU, or has died while it made the context anew that had left.
+func (p *process) runOnce(log *slog.Logger) (left bool) {
 	p.b.gpuOf[p.ref.Slot].Store(int32(p.gpu))
 	if p.b.isDraining(p.gpu) {
 		log.Info("executor not started", "err", errDraining)
 		p.b.fault(p.ref.Slot, errDraining.Error())
 		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)
-		return
+		return false
 	}
 	cmd, conn, err := p.start()
 	if err != nil {
@@ -92,12 +106,12 @@ func (p *process) run() {
 	}
 	if errors.Is(err, errNoExecutor) {
 		log.Debug("executor no longer needed")
-		return
+		return false
 	}
 	if err != nil {
 		log.Error("executor not started", "err", err)
 		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)
-		return
+		return false
 	}
 	code, err := p.receive(conn)
 	p.closeConn(conn)
@@ -111,17 +125,21 @@ func (p *process) run() {
 	p.b.daemons.notifyChange()
 	if stopped {
 		log.Debug("executor ended")
-		return
+		return false
+	}
+	if !p.faulted && p.left(log) {
+		return true
 	}
 	if p.faulted && errors.Is(err, io.EOF) && werr == nil {
 		// Its kernel can't be stopped. The guest knows of the kernel already, and learns now that
 		// the context's channels are no longer served.
 		log.Debug("executor ended with its kernel")
 		p.b.dev.ContextFaulted(p.ref, code)
-		return
+		return false
 	}
 	log.Error("executor died", "err", errors.Join(err, werr), "last", last)
 	p.b.dev.ContextFaulted(p.ref, code)
+	return false
 }
 
 // free gives back the context's slot on the control page. The process has ended.
@@ -163,7 +181,7 @@ func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
 		p.output = nil
 		return nil, nil, errors.Join(errNoExecutor, st.end())
 	}
-	p.conn = st.conn
+	p.conn, p.ready, p.sentHandles = st.conn, false, false
 	return st.cmd, st.conn, nil
 }
 
@@ -188,7 +206,12 @@ func (p *process) setUp(st *started, shared *os.File) error {
 	if p.b.until != nil {
 		files = append(files, p.b.until)
 	}
-	m, err := ipc.NewMessage(ipc.KindSetup, p.setup(), files...)
+	s := p.setup()
+	if saved, closed := p.returning(); saved != nil {
+		s.Saved, s.Closed = true, closed
+		files = append(files, saved)
+	}
+	m, err := ipc.NewMessage(ipc.KindSetup, s, files...)
 	if err != nil {
 		return err
 	}
@@ -242,6 +265,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			p.ready = true
 			p.mu.Unlock()
 			p.sendVectors(0, p.b.dev.Config().Vectors)
+			p.returned()
 			p.b.dev.ContextReady(p.ref)
 			p.b.daemons.notifyChange()
 			p.b.keepSpare(p.gpu)
@@ -249,7 +273,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			if err := p.receiveHandles(&m); err != nil {
 				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())
 			}
-		case ipc.KindOpen, ipc.KindShut:
+		case ipc.KindOpen, ipc.KindShut, ipc.KindSave:
 			p.reply(m)
 		case ipc.KindFault:
 			var f ipc.Fault
@@ -274,17 +298,18 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 	}
 }
 
-// limitStart makes Receive on conn fail after readyLimit unless started, which may be called
-// several times, was called.
+// limitStart makes Receive on conn fail after readyLimit, later if memory has to be copied, unless
+// started, which may be called several times, was called.
 func (p *process) limitStart(conn *ipc.Conn) (started func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	limit := readyLimit + p.returnLimit()
 	go func() {
 		defer close(done)
-		if clock.Sleep(ctx, p.b.clock, readyLimit) != nil {
+		if clock.Sleep(ctx, p.b.clock, limit) != nil {
 			return
 		}
-		p.b.log.Warn("executor was not ready in time", "context", p.ref.Slot, "limit", readyLimit)
+		p.b.log.Warn("executor was not ready in time", "context", p.ref.Slot, "limit", limit)
 		if err := conn.Expire(); err != nil {
 			p.b.log.Debug("expire an executor's connection", "err", err)
 		}
@@ -315,9 +340,10 @@ func (p *process) notReady(m ipc.Message) (abi.ErrorCode, error) {
 	}
 }
 
-// request sends a request whose reply calls done. If it returns an error, done is not called.
-func (p *process) request(kind ipc.Kind, body any, done func(error)) error {
-	m, err := ipc.NewMessage(kind, body)
+// request sends a request about a channel, whose reply calls done. If it returns an error, done is not
+// called. A context that is not on its GPU gets the request when it is.
+func (p *process) request(kind ipc.Kind, c ipc.Channel, done func(error)) error {
+	m, err := ipc.NewMessage(kind, c)
 	if err != nil {
 		return err
 	}
@@ -326,6 +352,15 @@ func (p *process) request(kind ipc.Kind, body any, done func(error)) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.moves.at != onGPU && !p.stopping {
+		return p.hold(heldRequest{kind, c, done})
+	}
+	return p.ask(m, func(_ ipc.Message, err error) { done(err) })
+}
+
+// ask sends a request whose reply calls done. If it returns an error, done is not called.
+// Preconditions: mu is held.
+func (p *process) ask(m ipc.Message, done func(ipc.Message, error)) error {
 	if p.conn == nil {
 		return errNoExecutor
 	}
@@ -348,10 +383,10 @@ func (p *process) reply(m ipc.Message) {
 		return
 	}
 	if m.Error != "" {
-		done(errors.New(m.Error))
+		done(m, errors.New(m.Error))
 		return
 	}
-	done(nil)
+	done(m, nil)
 }
 
 // sendVectors sends the executor the eventfds of some interrupt vectors.
@@ -418,13 +453,13 @@ func (p *process) closeConn(conn *ipc.Conn) {
 	p.mu.Lock()
 	p.conn = nil
 	pending := p.pending
-	p.pending = make(map[uint64]func(error))
+	p.pending = make(map[uint64]func(ipc.Message, error))
 	p.mu.Unlock()
 	if err := conn.Close(); err != nil {
 		p.b.log.Debug("close an executor's connection", "err", err)
 	}
 	for _, done := range pending {
-		done(errNoExecutor)
+		done(ipc.Message{}, errNoExecutor)
 	}
 }
 

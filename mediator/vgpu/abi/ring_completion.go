@@ -28,6 +28,15 @@ func NewCompletionWriter(page, ring []byte) (*CompletionWriter, error) {
 	}, nil
 }
 
+// Position returns how many completions were written, modulo 2³². It is the argument of Resume for a
+// writer that is to continue at that point. All of them are published.
+func (w *CompletionWriter) Position() uint32 { return w.next }
+
+// Resume has a new writer continue where another one was.
+func (w *CompletionWriter) Resume(position uint32) {
+	w.next, w.published, w.seenGet = position, position, w.get.Load()
+}
+
 // Room returns how many more completions fit. Its error is [ErrorGetRange]: the guest claims to
 // have consumed unpublished completions.
 func (w *CompletionWriter) Room() (int, error) {

@@ -90,6 +90,13 @@ func NewSubmissionReader(page, ring []byte) (*SubmissionReader, error) {
 	}, nil
 }
 
+// Position returns how many entries were fetched, modulo 2³². It is the argument of Resume for a
+// reader that is to continue at that point.
+func (r *SubmissionReader) Position() uint32 { return r.fetched }
+
+// Resume has a new reader continue where another one was.
+func (r *SubmissionReader) Resume(position uint32) { r.fetched = position }
+
 // Pending returns how many entries wait to be fetched: one load, for polling hosts. Its error is
 // [ErrorPutRange].
 func (r *SubmissionReader) Pending() (int, error) {
