@@ -248,7 +248,7 @@ func (q *Queue) Next(now time.Duration) (at time.Duration, ok bool) {
 		}
 	}
 	for _, t := range q.growing {
-		soonest(t.since + q.cfg.Patience)
+		soonest(q.leavesAt(t, t.since+q.cfg.Patience))
 	}
 	if len(q.unfit) > 0 {
 		if t := q.unfit[0]; t.state == Waiting && t.passed && t.kept < 0 {
@@ -256,8 +256,8 @@ func (q *Queue) Next(now time.Duration) (at time.Duration, ok bool) {
 		}
 		for i := range q.gpus {
 			for _, t := range q.gpus[i].tasks {
-				if t.quiet && t.state == Placed && t.quietSince+q.cfg.Idle > now {
-					soonest(t.quietSince + q.cfg.Idle)
+				if at := q.leavesAt(t, t.quietSince+q.cfg.Idle); t.quiet && t.state == Placed && at > now {
+					soonest(at)
 				}
 			}
 		}

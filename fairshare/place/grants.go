@@ -18,7 +18,7 @@ func (q *Queue) put(now time.Duration, t *task, gpu int) {
 	g, d := t.guest, &q.gpus[gpu]
 	g.charge(now)
 	t.state, t.gpu, t.since = Placed, gpu, now
-	t.quiet, t.passed, t.passedBy = false, false, 0
+	t.quiet, t.passed, t.passedBy, t.stays = false, false, 0, false
 	q.grant(now, t, t.req.Memory)
 	q.occupy(t, d)
 }

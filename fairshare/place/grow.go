@@ -59,18 +59,18 @@ func (q *Queue) grow(now time.Duration, as []Action) []Action {
 			q.grant(now, t, t.req.Memory)
 			t.state = Placed
 			as = append(as, Action{Kind: Grow, Task: t.id, GPU: t.gpu, Memory: t.grant})
-		} else if to, ok := q.roomFor(t); ok {
+		} else if to, ok := q.roomFor(t); ok && q.mayLeave(now, t) {
 			q.move(now, t, to)
 			as = append(as, Action{Kind: Move, Task: t.id, GPU: to, Memory: t.grant, Why: Growth})
-		} else if now-t.since >= q.cfg.Patience {
-			as = append(as, q.depart(t, Growth))
+		} else if now-t.since >= q.cfg.Patience && q.mayLeave(now, t) {
+			as = append(as, q.depart(now, t, Growth))
 		} else {
 			still = append(still, t)
 		}
 	}
 	clear(q.growing[len(still):])
 	q.growing = still
-	return q.unstick(as)
+	return q.unstick(now, as)
 }
 
 // roomFor returns another GPU that has all that a growing task wants.
@@ -93,32 +93,50 @@ func (q *Queue) move(now time.Duration, t *task, to int) {
 }
 
 // depart tells a task to leave for the host.
-func (q *Queue) depart(t *task, why Why) Action {
-	t.state, t.why = Leaving, why
+func (q *Queue) depart(now time.Duration, t *task, why Why) Action {
+	t.state, t.since, t.why, t.by = Leaving, now, why, nil
 	return Action{Kind: Leave, Task: t.id, GPU: t.gpu, Memory: t.grant, Why: why}
 }
 
-// unstick has the smallest task leave each GPU whose tasks all wait for more memory.
-func (q *Queue) unstick(as []Action) []Action {
+// unstick has the smallest task leave each GPU whose tasks all wait for more memory. If none can, the
+// smallest gets no more.
+func (q *Queue) unstick(now time.Duration, as []Action) []Action {
 	for gpu := range q.gpus {
-		var smallest *task
+		var smallest, stuck *task
 		waiting := 0
 		for _, t := range q.growing {
-			if t.gpu == gpu {
-				waiting++
+			if t.gpu != gpu {
+				continue
+			}
+			waiting++
+			if q.mayLeave(now, t) {
 				if smallest == nil || t.grant < smallest.grant {
 					smallest = t
 				}
+			} else if stuck == nil || t.grant < stuck.grant {
+				stuck = t
 			}
 		}
 		// Memory on its way off the GPU is waited for first.
 		if waiting == 0 || waiting < len(q.gpus[gpu].tasks) || q.awaited(gpu) {
 			continue
 		}
+		if smallest == nil {
+			as = append(as, Action{Kind: Refuse, Task: stuck.id, GPU: gpu, Memory: stuck.grant})
+			q.stopGrowing(stuck)
+			continue
+		}
 		q.growing = slices.DeleteFunc(q.growing, func(t *task) bool { return t == smallest })
-		as = append(as, q.depart(smallest, Growth))
+		as = append(as, q.depart(now, smallest, Growth))
 	}
 	return as
+}
+
+// stopGrowing has a task want no more than it has.
+func (q *Queue) stopGrowing(t *task) {
+	q.growing = slices.DeleteFunc(q.growing, func(o *task) bool { return o == t })
+	t.guest.asked -= t.req.Memory - t.grant
+	t.req.Memory, t.state = t.grant, Placed
 }
 
 // awaited reports whether a task is about to give up memory on a GPU.
@@ -156,18 +174,36 @@ func (q *Queue) Moved(now time.Duration, id TaskID) error {
 	return nil
 }
 
-// Left tells that the memory of a task is on the host. The task waits for a GPU, or is parked if it
-// left because it was idle.
+// Left tells that the memory of a task is on the host, whether it was told to leave or not. The task
+// waits for a GPU, or is parked if it is quiet and did not leave for more memory. A guest for which it
+// left is charged for the memory since then.
 func (q *Queue) Left(now time.Duration, id TaskID) error {
-	t, err := q.taskIn(id, Leaving)
-	if err != nil {
-		return err
+	t := q.tasks[id]
+	if t == nil {
+		return fmt.Errorf("place: task %d: %w", id, ErrUnknown)
+	}
+	if t.state == Waiting || t.state == Parked {
+		return fmt.Errorf("place: task %d is %v: %w", id, t.state, ErrState)
+	}
+	grows := t.state == Growing || t.state == Leaving && t.why == Growth
+	if by := t.by; t.state == Leaving && by != nil && q.guests[by.id] == by {
+		q.bill(now, t, by)
 	}
 	q.takeOff(now, t)
-	if t.why == IsIdle && t.quiet {
+	t.by = nil
+	if t.quiet && !grows {
 		t.state, t.since = Parked, now
 	} else {
 		q.wait(now, t)
 	}
 	return nil
+}
+
+// bill charges another guest for what a task had on its GPU since it was told to leave.
+func (q *Queue) bill(now time.Duration, t *task, by *guest) {
+	t.guest.charge(now)
+	by.charge(now)
+	cost := float64(t.grant) * (now - t.since).Seconds()
+	t.guest.used -= cost / t.guest.Weight
+	by.used += cost / by.Weight
 }

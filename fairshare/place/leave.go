@@ -26,6 +26,58 @@ func (q *Queue) SetQuiet(now time.Duration, id TaskID, quiet bool) error {
 	return nil
 }
 
+// Stayed tells that a task can't leave or move as it was told to. It has what it had before, and is not
+// told to again for as long as others may pass a task.
+func (q *Queue) Stayed(now time.Duration, id TaskID) error {
+	t := q.tasks[id]
+	if t == nil {
+		return fmt.Errorf("place: task %d: %w", id, ErrUnknown)
+	}
+	growing := t.req.Memory > t.grant
+	switch t.state {
+	case Moving:
+		q.back(now, t)
+	case Leaving:
+		t.state, t.since, t.by = Placed, now, nil
+		if growing {
+			t.state = Growing
+			q.growing = append(q.growing, t)
+		}
+	default:
+		return fmt.Errorf("place: task %d is %v: %w", id, t.state, ErrState)
+	}
+	t.stays, t.stayed = true, now
+	return nil
+}
+
+// mayLeave reports whether a task may be told to leave or to move.
+func (q *Queue) mayLeave(now time.Duration, t *task) bool {
+	return !t.stays || now-t.stayed >= q.cfg.Patience
+}
+
+// leavesAt returns when a task may be told to leave that would be at an instant.
+func (q *Queue) leavesAt(t *task, at time.Duration) time.Duration {
+	if t.stays {
+		return max(at, t.stayed+q.cfg.Patience)
+	}
+	return at
+}
+
+// Park has a task that waits want nothing until it is not quiet any more: its memory is on the host,
+// and it executes nothing.
+func (q *Queue) Park(now time.Duration, id TaskID) error {
+	t, err := q.taskIn(id, Waiting)
+	if err != nil {
+		return err
+	}
+	q.unwait(now, t)
+	if g := t.guest; len(g.waiting) == 0 {
+		q.order = slices.DeleteFunc(q.order, func(o *guest) bool { return o == g })
+	}
+	t.state, t.since, t.quiet, t.quietSince = Parked, now, true, now
+	return nil
+}
+
 // Lose tells that a GPU fell off, with all that was there. It returns the tasks that are gone with
 // it, in order of their numbers. Their callers may submit them again. What no other GPU can hold is
 // refused by the next Begin.
@@ -94,9 +146,7 @@ func (q *Queue) refuse(now time.Duration, as []Action) []Action {
 			q.remove(now, t)
 			continue
 		}
-		q.growing = slices.DeleteFunc(q.growing, func(o *task) bool { return o == t })
-		t.guest.asked -= t.req.Memory - t.grant
-		t.req.Memory, t.state = t.grant, Placed
+		q.stopGrowing(t)
 	}
 	return as
 }
@@ -127,7 +177,10 @@ func (q *Queue) makeRoom(now time.Duration, t *task, as []Action) []Action {
 		why = ForUrgent
 	}
 	for _, o := range best {
-		as = append(as, q.depart(o, why))
+		as = append(as, q.depart(now, o, why))
+		if why == ForUrgent {
+			o.by = t.guest
+		}
 	}
 	if t.kept >= 0 && t.kept != gpu {
 		q.unkeep(t)
@@ -152,7 +205,7 @@ func (q *Queue) leavers(now time.Duration, gpu int, t *task) (leaving []*task, s
 		if o.state == Leaving {
 			need -= min(need, o.grant) // on its way
 		}
-		if o.state == Placed && (o.quiet && now-o.quietSince >= q.cfg.Idle || t.guest.Urgent && !o.guest.Urgent) {
+		if o.state == Placed && q.mayLeave(now, o) && (o.quiet && now-o.quietSince >= q.cfg.Idle || t.guest.Urgent && !o.guest.Urgent) {
 			may = append(may, o)
 		}
 	}

@@ -19,6 +19,7 @@ type world struct {
 	live    []TaskID
 	leaving []TaskID
 	moving  []TaskID
+	stay    map[TaskID]bool // those that can't leave
 	n       int // guests
 }
 
@@ -35,7 +36,7 @@ func drawWorld(t *rapid.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{q: q, n: rapid.IntRange(1, 6).Draw(t, "guests")}
+	w := &world{q: q, stay: map[TaskID]bool{}, n: rapid.IntRange(1, 6).Draw(t, "guests")}
 	for id := range w.n {
 		w.admit(t, fairshare.GuestID(id))
 	}
@@ -77,12 +78,18 @@ func (w *world) gone(ids ...TaskID) {
 
 // settle tells that a task has left or moved.
 func (w *world) settle() bool {
+	done := func(id TaskID, f func(time.Duration, TaskID) error) {
+		if w.stay[id] {
+			f = w.q.Stayed
+		}
+		_ = f(w.now, id) // it may have been lost
+	}
 	switch {
 	case len(w.leaving) > 0:
-		_ = w.q.Left(w.now, w.leaving[0]) // it may have been lost
+		done(w.leaving[0], w.q.Left)
 		w.leaving = w.leaving[1:]
 	case len(w.moving) > 0:
-		_ = w.q.Moved(w.now, w.moving[0])
+		done(w.moving[0], w.q.Moved)
 		w.moving = w.moving[1:]
 	default:
 		return false
@@ -232,6 +239,7 @@ func TestNothingIsOvercommittedNorStuck(t *testing.T) {
 				w.next++
 				if w.q.Submit(w.now, w.next, fairshare.GuestID(rapid.IntRange(0, w.n-1).Draw(t, "guest")), r) == nil {
 					w.live = append(w.live, w.next)
+					w.stay[w.next] = rapid.IntRange(0, 2).Draw(t, "stays") == 0
 				}
 			},
 			"begin": func(t *rapid.T) { w.do() },
@@ -246,6 +254,12 @@ func TestNothingIsOvercommittedNorStuck(t *testing.T) {
 			},
 			"quiet":  func(t *rapid.T) { _ = w.q.SetQuiet(w.now, any(t), rapid.Bool().Draw(t, "quiet")) },
 			"settle": func(t *rapid.T) { w.settle() },
+			"leave unasked": func(t *rapid.T) {
+				if id := any(t); !slices.Contains(w.moving, id) && !slices.Contains(w.leaving, id) {
+					_ = w.q.Left(w.now, id)
+				}
+			},
+			"park": func(t *rapid.T) { _ = w.q.Park(w.now, any(t)) },
 			"lose": func(t *rapid.T) {
 				w.gone(w.q.Lose(w.now, rapid.IntRange(0, len(w.q.gpus)-1).Draw(t, "gpu"))...)
 			},

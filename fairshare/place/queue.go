@@ -169,6 +169,10 @@ type task struct {
 	quiet      bool
 	quietSince time.Duration
 
+	by     *guest        // for which it leaves: it is urgent; or nil
+	stays  bool          // it could not leave, lately
+	stayed time.Duration // when that was
+
 	passed   bool // others passed it while it was first
 	passedAt time.Duration
 	passedBy int // how many did
@@ -300,6 +304,11 @@ func (q *Queue) Remove(now time.Duration, id fairshare.GuestID) []TaskID {
 		q.remove(now, q.tasks[t])
 	}
 	delete(q.guests, id)
+	for _, t := range q.tasks {
+		if t.by == g {
+			t.by = nil
+		}
+	}
 	return ids
 }
 
