@@ -23,6 +23,9 @@ type Spec struct {
 // Request is what a task needs of a GPU.
 type Request struct {
 	Memory uint64 // bytes
+	// Own is the part of Memory that the GPU's driver needs for the task. It does not count for the
+	// guest's limit.
+	Own uint64
 	// Blocks and Threads are the largest grid of the task in thread blocks, and the threads of a
 	// block.
 	Blocks  uint64
@@ -31,6 +34,9 @@ type Request struct {
 	Shared    uint64
 	Registers uint32
 }
+
+// counted returns the memory that counts for the guest's limit.
+func (r *Request) counted() uint64 { return r.Memory - min(r.Own, r.Memory) }
 
 // warpsOfBlock returns the warps of one thread block.
 func (r *Request) warpsOfBlock() uint64 { return (uint64(r.Threads) + warpSize - 1) / warpSize }

@@ -21,12 +21,14 @@ func (q *Queue) Grow(now time.Duration, id TaskID, memory uint64) (granted bool,
 	case !q.possible(t.guest, memory):
 		return false, fmt.Errorf("place: task %d: %d bytes: %w", id, memory, ErrNoGPU)
 	}
-	g := t.guest
-	if others := g.asked - t.req.Memory; memory > g.Memory-min(others, g.Memory) {
+	g, want := t.guest, t.req
+	want.Memory = memory
+	others := g.asked - t.req.counted()
+	if want.counted() > g.Memory-min(others, g.Memory) {
 		return false, fmt.Errorf("place: task %d: %d bytes beside %d of %d: %w", id, memory, others, g.Memory, ErrLimit)
 	}
-	g.asked += memory - t.req.Memory
-	t.req.Memory = memory
+	g.asked = others + want.counted()
+	t.req = want
 	if t.state != Placed {
 		return false, nil
 	}
@@ -135,8 +137,9 @@ func (q *Queue) unstick(now time.Duration, as []Action) []Action {
 // stopGrowing has a task want no more than it has.
 func (q *Queue) stopGrowing(t *task) {
 	q.growing = slices.DeleteFunc(q.growing, func(o *task) bool { return o == t })
-	t.guest.asked -= t.req.Memory - t.grant
+	t.guest.asked -= t.req.counted()
 	t.req.Memory, t.state = t.grant, Placed
+	t.guest.asked += t.req.counted()
 }
 
 // awaited reports whether a task is about to give up memory on a GPU.

@@ -108,7 +108,7 @@ func (w *world) check(t *rapid.T) {
 	waiting := 0
 	for _, s := range q.tasks {
 		held[s.guest] += s.grant + s.left
-		asked[s.guest] += s.req.Memory
+		asked[s.guest] += s.req.counted()
 		if s.state == Waiting || s.state == Parked {
 			if s.grant+s.left != 0 {
 				t.Fatalf("task %d is %v and has %d bytes", s.id, s.state, s.grant+s.left)
@@ -236,6 +236,7 @@ func TestNothingIsOvercommittedNorStuck(t *testing.T) {
 					Memory: uint64(rapid.IntRange(1, 16).Draw(t, "memory")), Blocks: uint64(rapid.IntRange(0, 40).Draw(t, "blocks")),
 					Threads: uint32(rapid.IntRange(0, 512).Draw(t, "threads")),
 				}
+				r.Own = min(rapid.SampledFrom([]uint64{0, 0, 1, 3}).Draw(t, "own"), r.Memory-1)
 				w.next++
 				if w.q.Submit(w.now, w.next, fairshare.GuestID(rapid.IntRange(0, w.n-1).Draw(t, "guest")), r) == nil {
 					w.live = append(w.live, w.next)

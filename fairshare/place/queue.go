@@ -186,7 +186,7 @@ type guest struct {
 	used    float64 // memory-time divided by weight, in byte-seconds
 	at      time.Duration
 	held    uint64 // bytes on GPUs
-	asked   uint64 // bytes of all its tasks
+	asked   uint64 // bytes of all its tasks that count for its limit
 	waiting []*task
 	waited  time.Duration // when it last had waiting tasks
 	on      [MaxGPUs]int  // how many of its tasks are on each GPU
@@ -350,7 +350,7 @@ func (q *Queue) check(id TaskID, of fairshare.GuestID, r Request) (*guest, error
 		return nil, fmt.Errorf("place: task %d: %w", id, ErrEmpty)
 	case !q.possible(g, r.Memory):
 		return nil, fmt.Errorf("place: task %d: %d bytes: %w", id, r.Memory, ErrNoGPU)
-	case r.Memory > g.Memory-min(g.asked, g.Memory):
+	case r.counted() > g.Memory-min(g.asked, g.Memory):
 		return nil, fmt.Errorf("place: task %d: %d bytes beside %d of %d: %w", id, r.Memory, g.asked, g.Memory, ErrLimit)
 	}
 	return g, nil
@@ -378,7 +378,7 @@ func (q *Queue) add(now time.Duration, id TaskID, g *guest, r Request) *task {
 	q.seq++
 	t := &task{id: id, guest: g, req: r, seq: q.seq, since: now, kept: -1}
 	q.tasks[id] = t
-	g.asked += r.Memory
+	g.asked += t.req.counted()
 	return t
 }
 
@@ -428,6 +428,6 @@ func (q *Queue) remove(now time.Duration, t *task) {
 	default:
 		q.takeOff(now, t)
 	}
-	t.guest.asked -= t.req.Memory
+	t.guest.asked -= t.req.counted()
 	delete(q.tasks, t.id)
 }
