@@ -20,7 +20,7 @@ type world struct {
 	leaving []TaskID
 	moving  []TaskID
 	stay    map[TaskID]bool // those that can't leave
-	n       int // guests
+	n       int             // guests
 }
 
 // placers are those that the properties hold for.
