@@ -18,8 +18,9 @@ type capacity struct {
 	cordon  cordon
 	memory  uint64 // 0 if it is not known
 	// limits is the sum of the guests' memory limits. A guest without one counts nothing, as it is
-	// promised nothing.
+	// promised nothing. granted is the part of it that contexts of guests that float have.
 	limits     uint64
+	granted    uint64
 	weights    float64
 	guarantees float64
 }
@@ -37,6 +38,17 @@ func (c *capacity) admit(guarantee float64) error {
 	}
 	return fmt.Errorf("guarantee %v: of the time of GPU %s %.4g is left that is not guaranteed to others: %w",
 		guarantee, c.name, c.unguaranteed(), api.ErrNoRoom)
+}
+
+// admitMemory returns an error if the GPU could not hold a guest's memory limit beside what contexts of
+// guests that float have there. Those keep what they were granted, while the limits of guests on one GPU
+// may exceed its memory where an operator chose that GPU for them.
+func (c *capacity) admitMemory(limit uint64) error {
+	if c.memory == 0 || limit <= c.memory-min(c.granted, c.memory) {
+		return nil
+	}
+	return fmt.Errorf("memory limit of %d bytes: of the memory of GPU %s, %d bytes, guests that float have %d: %w",
+		limit, c.name, c.memory, c.granted, api.ErrNoRoom)
 }
 
 // place chooses the GPU for a guest: of those with room for its memory limit and guarantee, the one
@@ -93,6 +105,7 @@ func (s *Service) capacity(d *device, without string) capacity {
 			}
 			if memory > 0 {
 				c.add(p.terms, memory)
+				c.granted += memory
 			}
 		case p.gpu == c.name:
 			c.add(p.terms, p.memory)
@@ -151,6 +164,7 @@ func (s *Service) addFloating(c *capacity, g *guest, d *device) {
 		_, granted := t.On(g.spec.Name, s.tasks.index(d.config.Name))
 		memory += granted
 	})
+	c.granted += memory
 	c.add(g.terms(), memory)
 }
 
@@ -165,7 +179,7 @@ func (s *Service) chooseDevice(spec *api.VMSpec) (*device, error) {
 			return nil, err
 		}
 		c := s.capacity(d, "")
-		return d, errors.Join(c.cordon.admit(d.config.Name), c.admit(spec.Guarantee))
+		return d, errors.Join(c.cordon.admit(d.config.Name), c.admit(spec.Guarantee), c.admitMemory(spec.MemoryLimitBytes))
 	}
 	gpus := make([]capacity, len(s.devices))
 	for i, d := range s.devices {

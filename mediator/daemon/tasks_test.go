@@ -170,3 +170,21 @@ func TestLoweredLimit(t *testing.T) {
 		t.Errorf("tasks: %+v", all)
 	}
 }
+
+// TestNamedGPUKeepsGrants: a guest gets no GPU, whoever chose it, whose memory contexts that float have.
+func TestNamedGPUKeepsGrants(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+	if _, err := d.floating("a").NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: 40 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	spec := func(name string, limit uint64) api.VMSpec {
+		return api.VMSpec{Name: name, GPU: "gpu0", BAR2Bytes: 16 << 20, MemoryLimitBytes: limit}
+	}
+	if _, err := d.client.CreateVM(t.Context(), spec("large", 24<<20+1)); !errors.Is(err, api.ErrNoRoom) {
+		t.Errorf("beyond what is not granted: %v", err)
+	}
+	// Limits of guests on one GPU may exceed its memory, and one without is promised nothing.
+	for name, limit := range map[string]uint64{"fits": 24 << 20, "too": 24 << 20, "unlimited": 0} {
+		d.createVM(spec(name, limit))
+	}
+}
