@@ -27,7 +27,13 @@ func (roomyGPU) Properties() gpu.Properties {
 // floating creates a guest that floats, with its driver.
 func (d *daemon) floating(name string) *driver.Device {
 	d.t.Helper()
-	return attach(d.t, d.createVM(api.VMSpec{Name: name, BAR2Bytes: 16 << 20, Float: true}).Socket)
+	return d.floatingWithin(name, 0)
+}
+
+// floatingWithin is floating with a memory limit in bytes; 0 is the GPU's memory.
+func (d *daemon) floatingWithin(name string, limit uint64) *driver.Device {
+	d.t.Helper()
+	return attach(d.t, d.createVM(api.VMSpec{Name: name, BAR2Bytes: 16 << 20, Float: true, MemoryLimitBytes: limit}).Socket)
 }
 
 // task returns the state of the host's only task, or "".
@@ -168,6 +174,45 @@ func TestLoweredLimit(t *testing.T) {
 	}
 	if all := d.service.Tasks().Tasks; len(all) != 1 || all[0].MemoryBytes != limit || all[0].State != api.TaskPlaced {
 		t.Errorf("tasks: %+v", all)
+	}
+}
+
+// TestRaisedLimit: a context that doesn't say what it needs, and waits while its guest's limit is raised,
+// gets what the guest may have then.
+func TestRaisedLimit(t *testing.T) {
+	ctx := t.Context()
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+	other, err := d.floating("b").NewContext(ctx, driver.ContextOptions{Task: &driver.Task{MemoryBytes: 40 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dev := d.floatingWithin("a", 32<<20)
+	type made struct {
+		gpu *driver.Context
+		err error
+	}
+	begun := make(chan made, 1)
+	go func() {
+		c, err := dev.NewContext(ctx, driver.ContextOptions{})
+		begun <- made{c, err}
+	}()
+	until(t, "it waits", func() bool {
+		all := d.service.Tasks().Tasks
+		return len(all) == 2 && all[0].VM == "a" && all[0].Why != ""
+	})
+	limit := uint64(60 << 20)
+	if _, err := d.service.UpdateVM(access.Caller{}, "a", api.VMUpdate{MemoryLimitBytes: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m := <-begun
+	if m.err != nil {
+		t.Fatal(m.err)
+	}
+	if p, err := m.gpu.Placement(); err != nil || p.Granted != limit {
+		t.Errorf("placed with %d bytes, want %d (%v)", p.Granted, limit, err)
 	}
 }
 

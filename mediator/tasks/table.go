@@ -26,7 +26,8 @@ type Request struct {
 	abi.TaskRequest
 	// Tag is the guest's number for the context.
 	Tag uint32
-	// Whole has the context ask for no more than its guest's limit, if that was lowered below Memory.
+	// Whole has the context ask for its guest's whole limit, whatever that is while it waits. Memory is
+	// what the limit was when the guest was created.
 	Whole bool
 }
 
@@ -141,6 +142,7 @@ func (t *Table) Admit(now time.Duration, name string, g Guest) error {
 	}
 	if old != nil {
 		old.Guest = g
+		t.follow(now, old)
 		t.release(now, old)
 		return nil
 	}
@@ -213,7 +215,20 @@ func (t *Table) Submit(now time.Duration, k Key, r Request) error {
 // bound has a task that asks for its guest's whole limit ask for what that is now.
 func (x *task) bound() {
 	if x.req.Whole {
-		x.req.Memory = min(x.req.Memory, x.of.Memory)
+		x.req.Memory = x.of.Memory
+	}
+}
+
+// follow has the queue know what a guest's tasks that wait there and ask for its whole limit ask for now.
+func (t *Table) follow(now time.Duration, g *guest) {
+	for _, x := range t.order {
+		if x.of != g || !x.req.Whole || x.placed || x.held || x.req.Memory == g.Memory {
+			continue
+		}
+		// It is the only one that the queue has of its guest, and the queue has admitted the limit.
+		if _, err := t.queue.Grow(now, x.id, g.Memory); err == nil {
+			x.bound()
+		}
 	}
 }
 

@@ -355,3 +355,43 @@ func TestWholeLimit(t *testing.T) {
 	x.Free(1, first)
 	wantDecisions(t, "at 60 bytes", x.Decide(1, open), Decision{Key: second, Granted: 60})
 }
+
+// TestRaisedLimit: a context that asks for its guest's whole limit and waits, for a GPU or for another of
+// its guest, gets what the limit is when it begins.
+func TestRaisedLimit(t *testing.T) {
+	x := newTable(t, 1)
+	limit := func(memory uint64) {
+		if err := x.Admit(1, "a", Guest{Weight: 1, Memory: memory}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(40)
+	other, first, second := Key{"b", 0, 1}, Key{"a", 0, 1}, Key{"a", 1, 1}
+	submit(t, x, 0, other, 70)
+	open := make([]GPU, 1)
+	wantDecisions(t, "another guest's", x.Decide(1, open), Decision{Key: other, Granted: 70, Waited: 1})
+	whole := ask(40)
+	whole.Whole = true
+	for _, k := range []Key{first, second} {
+		if err := x.Submit(1, k, whole); err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantDecisions(t, "at 40 bytes", x.Decide(1, open), Decision{Key: first, Reason: abi.WaitMemory}, Decision{Key: second, Reason: abi.WaitGuest})
+	limit(80)
+	x.Free(2, other)
+	wantDecisions(t, "at 80 bytes", x.Decide(2, open), Decision{Key: first, Granted: 80, Waited: 1})
+	limit(90)
+	x.Free(3, first)
+	wantDecisions(t, "at 90 bytes", x.Decide(3, open), Decision{Key: second, Granted: 90, Waited: 2})
+	limit(50)
+	x.Free(4, second)
+	third := Key{"a", 2, 1}
+	submit(t, x, 4, other, 60)
+	wantDecisions(t, "another guest's again", x.Decide(4, open), Decision{Key: other, Granted: 60})
+	if err := x.Submit(4, third, whole); err != nil {
+		t.Fatal(err)
+	}
+	limit(30)
+	wantDecisions(t, "lowered while it waits", x.Decide(4, open), Decision{Key: third, Granted: 30})
+}
