@@ -56,6 +56,7 @@ type guest struct {
 	// the host's.
 	introduced []ipc.Task
 	tasks      *hostTasks
+	left       bool // it may have no tasks any more; guarded by tasks.mu
 	answers    answers
 
 	mu     sync.Mutex // guards what follows, and of each presence what it says

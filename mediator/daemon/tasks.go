@@ -124,6 +124,9 @@ func (s *Service) admitWith(g *guest, memory uint64) {
 	}
 	var err error
 	s.tasks.locked(func(t *tasks.Table) {
+		if g.left { // a change of its settings met its end
+			return
+		}
 		err = t.Admit(s.clock.Now(), g.spec.Name, tasks.Guest{
 			Weight: terms.Weight, Guarantee: terms.Guarantee, Memory: memory, GPUs: may,
 		})
@@ -188,7 +191,10 @@ func (s *Service) startTasks(g *guest) {
 func (s *Service) dropTasks(g *guest) {
 	if g.floats() {
 		g.awaitExecutors()
-		s.tasks.locked(func(t *tasks.Table) { t.Remove(s.clock.Now(), g.spec.Name) })
+		s.tasks.locked(func(t *tasks.Table) {
+			g.left = true
+			t.Remove(s.clock.Now(), g.spec.Name)
+		})
 		s.tasks.notify()
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/statefile"
+	"vgpud/mediator/tasks"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -231,5 +232,25 @@ func TestNamedGPUKeepsGrants(t *testing.T) {
 	// Limits of guests on one GPU may exceed its memory, and one without is promised nothing.
 	for name, limit := range map[string]uint64{"fits": 24 << 20, "too": 24 << 20, "unlimited": 0} {
 		d.createVM(spec(name, limit))
+	}
+}
+
+// TestSettingsOfAGuestThatLeaves: a change that meets a guest's end leaves nothing of it in the table of
+// tasks.
+func TestSettingsOfAGuestThatLeaves(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+	d.floating("a")
+	g := d.guest("a")
+	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	d.service.admitTasks(g) // what a change does once it is saved
+	var err error
+	d.service.tasks.locked(func(x *tasks.Table) {
+		r := tasks.Request{TaskRequest: abi.TaskRequest{Memory: 1}}
+		err = x.Submit(d.service.clock.Now(), tasks.Key{Guest: "a"}, r)
+	})
+	if !errors.Is(err, tasks.ErrUnknownGuest) {
+		t.Errorf("the guest is there after its end: %v", err)
 	}
 }
