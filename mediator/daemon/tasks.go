@@ -362,6 +362,7 @@ func (s *Service) carryOut(d *tasks.Decision) {
 			s.tasks.locked(func(t *tasks.Table) { t.Undo(s.clock.Now(), d.Key) })
 			return
 		}
+		s.tasks.locked(func(t *tasks.Table) { t.Began(d) })
 		s.log.Debug("context placed", "guest", g.spec.Name, "context", d.Key.Slot, "gpu", s.devices[d.GPU].config.Name, "bytes", d.Granted, "waited", d.Waited)
 	}
 	s.tellPlace(g, *d)

@@ -80,6 +80,9 @@ func TestGrantIsSavedFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the context waits", func() bool { return d.task() == api.TaskWaits })
+	if w := d.service.Tasks().Waits; w.Count != 0 {
+		t.Errorf("the wait of a context that has not begun is counted, and would be taken back: %+v", w)
+	}
 	select {
 	case err := <-begun:
 		t.Fatalf("a context has a GPU that was not saved (%v)", err)
@@ -91,6 +94,9 @@ func TestGrantIsSavedFirst(t *testing.T) {
 	full.Store(false)
 	if err := <-begun; err != nil {
 		t.Fatal(err)
+	}
+	if w := d.service.Tasks().Waits; w.Count != 1 {
+		t.Errorf("waits: %+v", w)
 	}
 	saved, err := readState(d.service.guestDir("a"))
 	if err != nil || len(saved.Tasks) != 1 || saved.Tasks[0].Memory != 1<<20 {

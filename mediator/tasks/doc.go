@@ -7,6 +7,7 @@
 //	Submit ─► waits ─Decide─► placed ─Free─► gone
 //	Adopt ──────────────────►
 //
-// A task has its memory from the moment that Decide says so until Free. The caller tells the guest,
-// starts its executor, and calls Free once that is gone.
+// A task has its memory from the moment that Decide says so until Free. The caller calls Began once it
+// has saved that, or Undo if it can't, tells the guest, starts its executor, and calls Free once that is
+// gone.
 package tasks

@@ -347,6 +347,10 @@ func (t *Table) free(now time.Duration, x *task) {
 	t.release(now, x.of)
 }
 
+// Began counts the wait of a task that Decide placed, once that was carried out. It is not counted
+// before, since a count never goes back.
+func (t *Table) Began(d *Decision) { t.waits.add(d.Waited) }
+
 // Undo has a task that Decide placed wait again, since it could not be carried out.
 func (t *Table) Undo(now time.Duration, k Key) {
 	x := t.byKey[k]
@@ -354,7 +358,6 @@ func (t *Table) Undo(now time.Duration, k Key) {
 		return
 	}
 	t.free(now, x)
-	t.waits.drop(x.waited)
 	if err := t.Submit(now, k, x.req); err != nil {
 		return // its guest is gone
 	}
@@ -375,7 +378,6 @@ func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
 		case x == nil:
 		case a.Kind == place.Begin:
 			x.placed, x.gpu, x.waited = true, a.GPU, now-x.asked
-			t.waits.add(x.waited)
 			ds = append(ds, Decision{Key: x.key, GPU: a.GPU, Granted: a.Memory, Waited: x.waited})
 		case a.Kind == place.Refuse:
 			t.forget(x)
@@ -481,5 +483,5 @@ func (t *Table) On(guest string, gpu int) (n int, memory uint64) {
 // Granted returns the memory in bytes that tasks have on a GPU.
 func (t *Table) Granted(gpu int) uint64 { return t.queue.GPUs()[gpu].Granted() }
 
-// Waits returns for how long tasks waited that were placed.
+// Waits returns for how long tasks waited that have begun.
 func (t *Table) Waits() Waits { return t.waits }

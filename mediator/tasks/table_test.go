@@ -82,7 +82,13 @@ func TestTasksWaitForEachOther(t *testing.T) {
 	if n, memory := x.On("b", 1); n != 2 || memory != 100 || x.Granted(0) != 90 {
 		t.Errorf("b has %d tasks with %d bytes there, and GPU 0 has granted %d", n, memory, x.Granted(0))
 	}
-	if w := x.Waits(); w.Count != 5 || w.Sum != 8 || w.In[0] != 5 {
+	if x.Waits() != (Waits{}) {
+		t.Errorf("waits of tasks that have not begun: %+v", x.Waits())
+	}
+	for _, d := range []Decision{{Key: b1, Waited: 1}, {Key: c0, Waited: 4}} {
+		x.Began(&d)
+	}
+	if w := x.Waits(); w.Count != 2 || w.Sum != 5 || w.In[0] != 2 {
 		t.Errorf("waits: %+v", w)
 	}
 	x.Remove(10, "b")

@@ -16,17 +16,12 @@ type Waits struct {
 	In [len(WaitBounds)]uint64
 }
 
-func (w *Waits) add(d time.Duration) { w.change(d, 1, d) }
-
-// drop takes back a wait that was added.
-func (w *Waits) drop(d time.Duration) { w.change(d, ^uint64(0), -d) }
-
-func (w *Waits) change(d time.Duration, n uint64, sum time.Duration) {
-	w.Count += n
-	w.Sum += sum
+func (w *Waits) add(d time.Duration) {
+	w.Count++
+	w.Sum += d
 	for i, bound := range WaitBounds {
 		if d <= bound {
-			w.In[i] += n
+			w.In[i]++
 			return
 		}
 	}
