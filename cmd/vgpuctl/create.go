@@ -28,7 +28,7 @@ func newCreate(o *options) *cobra.Command {
 			s.Name = args[0]
 			s.GPU, s.MemoryLimitBytes, s.KernelTimeLimit, s.BAR2Bytes, s.Budget = gpu.GPU, gpu.Memory, gpu.KernelTimeLimit, gpu.BAR2, gpu.Budget
 			s.Float = gpu.Float
-			s.Weight, s.Cap, s.Guarantee, s.PriorityCeiling = gpu.Weight, gpu.Cap, gpu.Guarantee, gpu.PriorityCeiling
+			s.Weight, s.Cap, s.Guarantee, s.PriorityCeiling, s.Latency = gpu.Weight, gpu.Cap, gpu.Guarantee, gpu.PriorityCeiling, gpu.Latency
 			if err := gpu.Terms().Check(); err != nil {
 				return cli.UsageError{Err: err}
 			}

@@ -148,6 +148,11 @@ func preemptionOf(v *api.VM) section {
 	s := section{head: "Preemption"}
 	p := &v.Preemption
 	s.add("Priority", fmt.Sprintf("up to %d; %d launches asked for more", v.PriorityCeiling, p.IgnoredPriorities))
+	latency := "default"
+	if v.Latency > 0 {
+		latency = v.Latency.String()
+	}
+	s.add("Latency", latency)
 	s.add("Launches", fmt.Sprintf("%d wait, %d run, %d leave", p.Launches.Waiting, p.Launches.Running, p.Launches.Leaving))
 	s.add("Evictions", fmt.Sprintf("%d, mean time %s", p.Evictions, mean(p.EvictionSeconds, p.Evictions)))
 	s.add("Caused", fmt.Sprintf("%d evictions, charged %s", p.Caused, spell(p.ChargedSeconds)))

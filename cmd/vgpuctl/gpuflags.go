@@ -18,6 +18,7 @@ var flagUsage = map[string]string{
 	"cap":               "the largest `part` of the GPU's time that it gets, such as 0.5 or 50%",
 	"guarantee":         "the least `part` of the GPU's time that it gets while it has work",
 	"priority":          "the highest `priority` that its launches may have (default 0)",
+	"latency":           "the `time` within which kernels of lower priority should leave the GPU for its own (default 100us)",
 	"memory":            "GPU memory that it may use, a `size` such as 4GiB (default: all)",
 	"gpu":               "the physical GPU's `name`; any: of those with room, the one with the least sum of weights (default any)",
 	"float":             "place each of its contexts on whichever GPU has room for it: `yes` or no (default no)",
@@ -35,7 +36,7 @@ func gpuFlags(c *cobra.Command, o *options, gpu *domain.GPU) {
 	completeFlag(c, "gpu", completeAnyGPU(o))
 	for flag, values := range map[string][]string{
 		"cap": {"25%", "50%", "75%"}, "guarantee": {"10%", "25%", "50%"}, "memory": {"1GiB", "4GiB", "16GiB"}, "bar2": {"64MiB", "256MiB"},
-		"kernel-time-limit": {"1s", "10s", "none"}, "priority": {"0", "5", "10", strconv.Itoa(api.MaxPriority)}, "weight": {"1", "2", "4"}, "float": {"yes", "no"},
+		"kernel-time-limit": {"1s", "10s", "none"}, "priority": {"0", "5", "10", strconv.Itoa(api.MaxPriority)}, "weight": {"1", "2", "4"}, "latency": {"50us", "100us", "500us", "default"}, "float": {"yes", "no"},
 	} {
 		completeFlag(c, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	}

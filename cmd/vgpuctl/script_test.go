@@ -157,11 +157,11 @@ func (h *fixedHost) UpdateVM(_ access.Caller, name string, u api.VMUpdate) (api.
 		return api.VM{}, err
 	}
 	v := &h.vms[i]
-	t := u.Apply(api.Terms{Weight: v.Weight, Cap: v.Cap, Guarantee: v.Guarantee, PriorityCeiling: v.PriorityCeiling})
+	t := u.Apply(api.Terms{Weight: v.Weight, Cap: v.Cap, Guarantee: v.Guarantee, PriorityCeiling: v.PriorityCeiling, Latency: v.Latency})
 	if err := t.Check(); err != nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", name, err)
 	}
-	v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling = t.Weight, t.Cap, t.Guarantee, t.PriorityCeiling
+	v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling, v.Latency = t.Weight, t.Cap, t.Guarantee, t.PriorityCeiling, t.Latency
 	if u.KernelTimeLimit != nil {
 		v.KernelTimeLimit = max(*u.KernelTimeLimit, 0)
 	}

@@ -52,6 +52,24 @@ var settings = []setting{
 		},
 	},
 	{
+		key: "latency", like: []string{"50us", "100us", "500us", "default"},
+		parse: func(u *api.VMUpdate, s string) error {
+			d, err := api.ParseLatency(s)
+			if err != nil {
+				return cli.Usagef("want a time from %v to %v such as 100us, or default", api.MinLatency, api.MaxLatency)
+			}
+			u.Latency = &d
+			return nil
+		},
+		shown: func(u *api.VMUpdate, v *api.VM) string {
+			latency := "default"
+			if v.Latency > 0 {
+				latency = v.Latency.String()
+			}
+			return shownIf(u.Latency != nil, latency)
+		},
+	},
+	{
 		key: "kernel-time-limit", like: []string{"1s", "10s", "none", "default"},
 		parse: func(u *api.VMUpdate, s string) (err error) {
 			var d time.Duration

@@ -215,7 +215,7 @@ func (s *setVM) definition(c *cobra.Command, places []place, before func() error
 // assigned formats what an update sets.
 func assigned(u *api.VMUpdate) string {
 	t := u.Apply(api.Terms{})
-	v := api.VM{Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling, KernelTimeLimit: t.KernelTimeLimit, MemoryLimitBytes: t.MemoryLimitBytes}
+	v := api.VM{Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling, Latency: t.Latency, KernelTimeLimit: t.KernelTimeLimit, MemoryLimitBytes: t.MemoryLimitBytes}
 	if u.Budget != nil {
 		v.Budget = &budget.Status{Budget: t.Budget}
 	}

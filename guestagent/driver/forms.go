@@ -170,6 +170,7 @@ const completionOverhead = 50 * time.Microsecond
 // command if the launch was queued behind it, and 0 otherwise.
 func (c *launchForm) finish(r *abi.Completion, before uint64) {
 	k := c.forms
+	k.ctx.preempt.askHostSoon(r.End)
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	evictions := uint64(0)
@@ -181,6 +182,7 @@ func (c *launchForm) finish(r *abi.Completion, before uint64) {
 		k.checkShort(r)
 		return
 	}
+	k.tuner.SetLatency(k.ctx.preempt.latency())
 	if r.Status != abi.StatusOK || evictions > 0 || r.End <= r.Start {
 		k.tuner.Discard(c.ticket)
 	} else {
@@ -217,14 +219,10 @@ const maxLongLaunches = 4
 // not, it drops that record, so that the next program to load the kernel makes all forms. mu is
 // held.
 func (k *forms) checkShort(r *abi.Completion) {
-	wanted := k.ctx.preempt.opts.Wanted.Latency
-	if wanted <= 0 {
-		wanted = tune.DefaultLatency
-	}
 	switch {
 	case k.longLaunches >= maxLongLaunches: // the record was dropped before
 		return
-	case r.Status != abi.StatusOK || nanos(r.End-r.Start) <= wanted:
+	case r.Status != abi.StatusOK || nanos(r.End-r.Start) <= k.ctx.preempt.latency():
 		k.longLaunches = 0
 		return
 	}

@@ -45,8 +45,9 @@ func (p *preemption) flush() {
 	_ = p.opts.Memory.Learn(ctx, entries)
 }
 
-// startFlusher starts, once, the context's goroutine that saves what was learned.
-func (p *preemption) startFlusher() {
+// startFlusher starts, once, the context's goroutine that saves what was learned, and asks the host
+// what it wants.
+func (p *preemption) startFlusher(bus Bus) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopped != nil {
@@ -58,6 +59,7 @@ func (p *preemption) startFlusher() {
 		for {
 			select {
 			case <-p.wake:
+				p.askHost(bus)
 				p.flush()
 			case <-p.stop:
 				p.flush()

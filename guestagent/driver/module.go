@@ -245,13 +245,13 @@ func (m *Module) findForms(ctx context.Context, f *Function) error {
 	}
 	f.noForms = k.info
 	if r.made != 0 {
-		k.tuner = tune.New(p.opts.Wanted, r.made)
+		k.tuner = tune.New(p.wanted(), r.made)
 		k.tuner.Recall(r.record)
 		f.forms = k
 	} else if r.short {
 		f.forms = k
 	}
-	p.startFlusher()
+	p.startFlusher(m.ctx.dev.bus)
 	p.markDirty(k)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"vgpud/guestagent/preempt/tune"
 	"vgpud/guestagent/preempt/tune/cache"
@@ -110,9 +111,14 @@ type preemption struct {
 	sms          int
 	threadsPerSM int
 
+	// host is the latency that the host asks for, in ns; 0 is none. It was asked for when the GPU's
+	// clock was at asked.
+	host  atomic.Int64
+	asked atomic.Uint64
+
 	mu      sync.Mutex
 	dirty   map[*forms]struct{} // kernels with unsaved measurements; guarded by mu
-	wake    chan struct{}       // holds a value if dirty is not empty
+	wake    chan struct{}       // holds a value if dirty is not empty, or the host is to be asked
 	stop    chan struct{}
 	stopped chan struct{} // closed when the flusher has ended; nil if there is none
 }
@@ -143,6 +149,9 @@ func (c *Context) newPreemption() *preemption {
 	}
 	if p.opts.Memory == nil {
 		p.opts.Memory = c.dev.learned
+	}
+	if p.disabled.Reason == "" {
+		p.askHost(c.dev.bus)
 	}
 	return p
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"strings"
+	"time"
 
 	"vgpud/guestagent/preempt"
 	"vgpud/guestagent/preempt/tune"
@@ -120,16 +121,16 @@ func (v *variants) applyRecords(ctx context.Context, p *preemption) {
 			continue
 		}
 		k.record = e.Record
-		if p.opts.Forms == 0 && alwaysShort(e.Record) {
+		if p.opts.Forms == 0 && alwaysShort(e.Record, p.latency()) {
 			k.short, k.reason, k.offered = true, reasonShort, e.Forms
 		}
 	}
 }
 
-// alwaysShort reports whether every measured grid of a kernel was short.
-func alwaysShort(r tune.Record) bool {
-	for _, c := range r.Classes {
-		if c.Why != tune.WhyShort {
+// alwaysShort reports whether every measured grid of a kernel ended within a latency.
+func alwaysShort(r tune.Record, latency time.Duration) bool {
+	for i := range r.Classes {
+		if !r.Classes[i].Short(latency) {
 			return false
 		}
 	}

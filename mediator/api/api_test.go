@@ -347,6 +347,10 @@ func TestTerms(t *testing.T) {
 		{Terms{Weight: 1, Cap: 0.5, Guarantee: 0.6}, "more than the cap"},
 		{Terms{Weight: 1, PriorityCeiling: -1}, "priority ceiling -1"},
 		{Terms{Weight: 1, PriorityCeiling: MaxPriority + 1}, "priority ceiling 16"},
+		{Terms{Weight: 1, Latency: MinLatency}, ""},
+		{Terms{Weight: 1, Latency: MinLatency - 1}, "latency 9.999µs"},
+		{Terms{Weight: 1, Latency: -1}, "latency -1ns"},
+		{Terms{Weight: 1, Latency: MaxLatency + 1}, "latency 1.000000001s"},
 	} {
 		err := c.terms.Check()
 		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !errors.Is(err, ErrInvalid)) {

@@ -33,7 +33,10 @@ const (
 	MaxWeight = 1_000_000
 	// MaxPriority is the highest priority that launches can have.
 	MaxPriority = 15
-	maxName     = 64
+	// MinLatency and MaxLatency bound the time within which others' kernels should leave the GPU.
+	MinLatency = 10 * time.Microsecond
+	MaxLatency = time.Second
+	maxName    = 64
 )
 
 // AnyGPU is the name of no GPU: it leaves the choice to the daemon.
@@ -97,6 +100,19 @@ func ParseTimeLimit(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseLatency parses the time within which others' kernels should leave the GPU: "default", which
+// is 0, or a time such as "100us".
+func ParseLatency(s string) (time.Duration, error) {
+	if s == "default" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < MinLatency || d > MaxLatency {
+		return 0, fmt.Errorf("latency %.40q: want \"default\" or a time from %v to %v such as 100us: %w", s, MinLatency, MaxLatency, ErrInvalid)
+	}
+	return d, nil
+}
+
 // CheckWeight returns an error if w is not a weight.
 func CheckWeight(w float64) error {
 	if !(w >= MinWeight && w <= MaxWeight) { // NaN too
@@ -137,6 +153,9 @@ func (t Terms) Check() error {
 	}
 	if t.PriorityCeiling < 0 || t.PriorityCeiling > MaxPriority {
 		return fmt.Errorf("priority ceiling %d: want a number from 0 to %d: %w", t.PriorityCeiling, MaxPriority, ErrInvalid)
+	}
+	if t.Latency < 0 || t.Latency > 0 && t.Latency < MinLatency || t.Latency > MaxLatency {
+		return fmt.Errorf("latency %v: want a time from %v to %v, or 0 for the default: %w", t.Latency, MinLatency, MaxLatency, ErrInvalid)
 	}
 	if err := t.Budget.Check(); err != nil {
 		return fmt.Errorf("budget: %w: %w", err, ErrInvalid)

@@ -43,7 +43,7 @@ func TestBodyErrors(t *testing.T) {
 		{vm, `[]`, `found a list, want an object`},
 		{vm, ``, `empty, want a JSON object`},
 		{vm, `weight=2`, `no JSON at byte 1: invalid character 'w' looking for beginning of value`},
-		{vm, `{"` + strings.Repeat("z", 100) + `": 1}`, `"` + strings.Repeat("z", 48) + `": unknown field; known are weight, cap, guarantee, priority_ceiling, kernel_time_limit_nanos, budget, period, soft_nanos, hard_nanos, at_hard, memory_limit_bytes, domain, owner, project`},
+		{vm, `{"` + strings.Repeat("z", 100) + `": 1}`, `"` + strings.Repeat("z", 48) + `": unknown field; known are weight, cap, guarantee, priority_ceiling, latency_nanos, kernel_time_limit_nanos, budget, period, soft_nanos, hard_nanos, at_hard, memory_limit_bytes, domain, owner, project`},
 		{gpu, `{"zebra\n": 1}`, `"zebra\n": unknown field; known are policy, cordoned, draining, end_contexts`},
 		{gpu, `{"cordoned": "yes"}`, `cordoned: found a text, want true or false`},
 	} {

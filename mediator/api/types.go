@@ -21,6 +21,10 @@ type Terms struct {
 	// PriorityCeiling is the highest priority, 0 to [MaxPriority], of its launches, under policies
 	// that decide about launches.
 	PriorityCeiling int
+	// Latency is the time within which kernels of guests with a lower priority should leave the GPU
+	// for the guest's, under policies that go by priority; 0 means the daemon's default, 100 µs.
+	// Those guests' drivers choose the forms of their kernels by it.
+	Latency time.Duration
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 means the daemon's default,
 	// [NoTimeLimit] or any negative value none.
 	KernelTimeLimit time.Duration
@@ -65,6 +69,8 @@ type VM struct {
 	Cap             float64 `json:"cap,omitempty"`
 	Guarantee       float64 `json:"guarantee,omitempty"`
 	PriorityCeiling int     `json:"priority_ceiling,omitempty"`
+	// Latency is in nanoseconds.
+	Latency time.Duration `json:"latency_nanos,omitempty"`
 	// Peer is the only process that may connect, if that is restricted.
 	Peer *Peer `json:"peer,omitempty"`
 	// Socket is the VMM's socket, and Attached reports whether a VMM is connected.
@@ -253,6 +259,8 @@ type VMSpec struct {
 	Cap             float64 `json:"cap,omitempty"`
 	Guarantee       float64 `json:"guarantee,omitempty"`
 	PriorityCeiling int     `json:"priority_ceiling,omitempty"`
+	// Latency is in nanoseconds.
+	Latency time.Duration `json:"latency_nanos,omitempty"`
 	// Budget bounds the guest's GPU time; left out means none.
 	Budget quota.Budget `json:"budget,omitzero"`
 	// BAR2Bytes is the size of the memory shared with the guest; 0 means the default.
@@ -273,7 +281,7 @@ type VMSpec struct {
 
 // Terms returns the requested terms.
 func (s *VMSpec) Terms() Terms {
-	t := Terms{Weight: s.Weight, Cap: s.Cap, Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling, KernelTimeLimit: s.KernelTimeLimit, Budget: s.Budget, MemoryLimitBytes: s.MemoryLimitBytes}
+	t := Terms{Weight: s.Weight, Cap: s.Cap, Guarantee: s.Guarantee, PriorityCeiling: s.PriorityCeiling, Latency: s.Latency, KernelTimeLimit: s.KernelTimeLimit, Budget: s.Budget, MemoryLimitBytes: s.MemoryLimitBytes}
 	if t.Weight == 0 {
 		t.Weight = 1
 	}
@@ -286,6 +294,8 @@ type VMUpdate struct {
 	Cap             *float64 `json:"cap,omitempty"`
 	Guarantee       *float64 `json:"guarantee,omitempty"`
 	PriorityCeiling *int     `json:"priority_ceiling,omitempty"`
+	// Latency is in nanoseconds; 0 is the daemon's default.
+	Latency *time.Duration `json:"latency_nanos,omitempty"`
 	// KernelTimeLimit also holds for kernels that run already. See [Terms].
 	KernelTimeLimit *time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	// Budget replaces the budget; one without limits is none.
@@ -306,6 +316,7 @@ func (u *VMUpdate) Apply(t Terms) Terms {
 	set(&t.Cap, u.Cap)
 	set(&t.Guarantee, u.Guarantee)
 	set(&t.PriorityCeiling, u.PriorityCeiling)
+	set(&t.Latency, u.Latency)
 	set(&t.KernelTimeLimit, u.KernelTimeLimit)
 	set(&t.Budget, u.Budget)
 	set(&t.MemoryLimitBytes, u.MemoryLimitBytes)

@@ -285,6 +285,9 @@ func difference(v *member, want api.Terms, u *api.VMUpdate) {
 	if want.PriorityCeiling != v.PriorityCeiling {
 		u.PriorityCeiling = &want.PriorityCeiling
 	}
+	if want.Latency != v.Latency {
+		u.Latency = &want.Latency
+	}
 	if want.MemoryLimitBytes != v.MemoryLimitBytes {
 		u.MemoryLimitBytes = &want.MemoryLimitBytes
 	}

@@ -24,7 +24,7 @@ func TestConsequences(t *testing.T) {
 	two := []api.VM{of("web", "web", "gpu0.sock", 1), of("web-1", "web", "gpu1.sock", 1)}
 	three, half := 3.0, 0.5
 	one, none, four := 1.0, 0.0, 4
-	name, second := "shop", time.Second
+	name, second, millisecond := "shop", time.Second, time.Millisecond
 	for what, c := range map[string]struct {
 		seen   domainState
 		guests []api.VM
@@ -37,7 +37,7 @@ func TestConsequences(t *testing.T) {
 		"gone":                    {seen: parseDomain(libvirt.Domain{}), guests: two[:1], want: []consequence{{guest: "web", end: true, pid: 7}}},
 		"another name":            {seen: domainState{name: "shop", active: true}, guests: two[:1], want: []consequence{{guest: "web", update: api.VMUpdate{Domain: &name}}}},
 		"another weight":          {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}, {Weight: 3}}}, guests: two, terms: true, want: []consequence{{guest: "web-1", update: api.VMUpdate{Weight: &three}}}},
-		"all terms":               {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 3, Cap: 0.5, Guarantee: 0.5, PriorityCeiling: 4}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &three, Cap: &half, Guarantee: &half, PriorityCeiling: &four}}}},
+		"all terms":               {seen: domainState{name: "web", active: true, gpus: domain.Devices{{Weight: 3, Cap: 0.5, Guarantee: 0.5, PriorityCeiling: 4, Latency: time.Millisecond}}}, guests: two[:1], terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &three, Cap: &half, Guarantee: &half, PriorityCeiling: &four, Latency: &millisecond}}}},
 		"another time limit":      {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}, {KernelTimeLimit: time.Second}}}, guests: two, terms: true, want: []consequence{{guest: "web-1", update: api.VMUpdate{KernelTimeLimit: &second}}}},
 		"back to the defaults":    {seen: domainState{name: "web", active: true, gpus: domain.Devices{{}}}, guests: []api.VM{{Name: "web", Domain: "web", Socket: "gpu0.sock", Weight: 3, Cap: 0.5}}, terms: true, want: []consequence{{guest: "web", update: api.VMUpdate{Weight: &one, Cap: &none}}}},
 		"metadata taken out":      {seen: domainState{name: "web", active: true}, guests: two, terms: true},

@@ -121,7 +121,7 @@ func specOf(g *guest) (api.VMSpec, error) {
 	t := g.terms()
 	spec := api.VMSpec{
 		Name: g.spec.Name, Domain: g.domainNow().Name, GPU: api.AnyGPU,
-		Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling,
+		Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling, Latency: t.Latency,
 		BAR2Bytes: g.spec.BAR2Bytes, MemoryLimitBytes: t.MemoryLimitBytes, KernelTimeLimit: g.spec.KernelTimeLimit, Peer: apiPeer(g.spec.Peer),
 	}
 	if spec.KernelTimeLimit == 0 {

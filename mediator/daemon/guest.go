@@ -248,7 +248,7 @@ func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
 	v := api.VM{
 		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, Owner: g.domain.Owner, Project: g.domain.Project,
 		Sanction: st.Sanction, GPU: g.spec.GPU.Name, Float: len(g.spec.Floats) > 0,
-		Weight: st.Terms.Weight, Cap: st.Terms.Cap, Guarantee: st.Terms.Guarantee, PriorityCeiling: st.Terms.PriorityCeiling,
+		Weight: st.Terms.Weight, Cap: st.Terms.Cap, Guarantee: st.Terms.Guarantee, PriorityCeiling: st.Terms.PriorityCeiling, Latency: st.Terms.Latency,
 		Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,
 		Contexts: st.Activity.Contexts, Active: st.Active, Suspended: st.Suspended,
 		GPUSeconds: st.Bill.Used.Seconds(), Share: st.Share, Entitled: st.Entitled, BusyRatio: st.BusyRatio,

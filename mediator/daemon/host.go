@@ -139,7 +139,7 @@ func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 	g.changed()
 	s.admitTasks(g)
 	t := g.terms()
-	s.log.Info("settings changed", events.Kind(events.SettingsChanged), "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling,
+	s.log.Info("settings changed", events.Kind(events.SettingsChanged), "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling, "latency", t.Latency,
 		"kernel_time_limit", g.sched.TimeLimit(), "memory_limit_bytes", t.MemoryLimitBytes, "by", by)
 	return nil
 }

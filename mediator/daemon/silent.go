@@ -306,7 +306,7 @@ func (t *silentGuest) vm() (v api.VM, silent bool) {
 	if k := t.saved; k != nil {
 		v.Owner, v.Project = k.Spec.Owner, k.Spec.Project
 		v.GPU, v.Domain, v.DomainUUID, v.Socket, v.PID = k.Spec.GPU.Name, k.Spec.Domain, k.Spec.DomainUUID, k.Spec.Socket, k.PID
-		v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling = k.Terms.Weight, k.Terms.Cap, k.Terms.Guarantee, k.Terms.PriorityCeiling
+		v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling, v.Latency = k.Terms.Weight, k.Terms.Cap, k.Terms.Guarantee, k.Terms.PriorityCeiling, k.Terms.Latency
 		v.GPUSeconds, v.SuspendedSeconds, v.Suspensions = k.Bill.Used.Seconds(), k.Bill.Suspended.Seconds(), k.Bill.Suspensions
 		v.Preemption.Caused, v.Preemption.ChargedSeconds = k.Bill.Caused, k.Bill.Charged.Seconds()
 		v.Float = len(k.Spec.Floats) > 0

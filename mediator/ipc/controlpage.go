@@ -75,7 +75,8 @@ type pageLayout struct {
 	timeLimit atomic.Int64  // by serve, like disabled
 	executed  atomic.Int64  // by serve, with used: + 1; 0 is unknown
 	memory    atomic.Uint64 // by serve, like disabled: see Terms
-	_         [lineBytes - 48]byte
+	latency   atomic.Uint32 // by serve, like disabled: ns
+	_         [lineBytes - 52]byte
 
 	contexts [MaxContexts]contextLayout
 }
@@ -301,6 +302,10 @@ type Terms struct {
 	Cap             float64 `json:"cap"`
 	Guarantee       float64 `json:"guarantee"`
 	PriorityCeiling int     `json:"priority_ceiling"`
+	// Latency is the time within which kernels of guests with a lower priority should leave the GPU
+	// for the guest's, and is not on the page; 0 is the daemon's choice. See
+	// [ControlPage.SetLatency].
+	Latency time.Duration `json:"latency,omitempty"`
 	// KernelTimeLimit is what was asked for, and is not on the page: see
 	// [ControlPage.SetKernelTimeLimit].
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
@@ -365,6 +370,15 @@ func (p *ControlPage) memoryLimit() uint64 {
 	n, _ := p.MemoryLimit()
 	return n
 }
+
+// SetLatency records within what time the guest's kernels should leave the GPU when told to, 0 for
+// the guest's own choice. The daemon calls it.
+func (p *ControlPage) SetLatency(d time.Duration) {
+	storeWord(&p.l.latency, uint32(min(max(d, 0), math.MaxUint32)))
+}
+
+// Latency returns what was last recorded with [ControlPage.SetLatency].
+func (p *ControlPage) Latency() time.Duration { return time.Duration(p.l.latency.Load()) }
 
 // SetKernelTimeLimit records the GPU time after which the guest's kernels are ended, 0 for none, and
 // wakes the guest's executors if it has changed. The daemon calls it.

@@ -60,6 +60,9 @@ type Orders struct {
 	Terms     ipc.Terms
 	// TimeLimit is the GPU time after which a kernel is ended; 0 is none.
 	TimeLimit time.Duration
+	// Latency is the time within which the guest's kernels should leave the GPU when told to; 0 is
+	// the guest's own choice.
+	Latency time.Duration
 }
 
 // Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has

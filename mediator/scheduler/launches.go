@@ -331,10 +331,10 @@ func (s *Scheduler) pollLimit(g *Guest, c ceilings) time.Duration {
 //
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) setLaunchModes(guests []*Guest) {
-	c := ceilingsOf(guests)
+	c, l := ceilingsOf(guests), s.latenciesOf(guests)
 	for _, g := range guests {
-		mode, wait, limit := s.launchMode(g, guests, c), s.waitsBusily(), s.pollLimit(g, c)
-		g.update(func(o *Orders) { o.Mode, o.BusyWait, o.PollLimit = mode, wait, limit })
+		mode, wait, limit, latency := s.launchMode(g, guests, c), s.waitsBusily(), s.pollLimit(g, c), l.below(g.bounded().PriorityCeiling)
+		g.update(func(o *Orders) { o.Mode, o.BusyWait, o.PollLimit, o.Latency = mode, wait, limit, latency })
 	}
 }
 

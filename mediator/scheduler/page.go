@@ -94,6 +94,7 @@ func (p *PageExecutors) Publish(o Orders) {
 	p.Page.SetBill(o.Bill)
 	p.Page.SetTerms(o.Terms)
 	p.Page.SetKernelTimeLimit(o.TimeLimit)
+	p.Page.SetLatency(o.Latency)
 	if o.Heartbeat > 0 {
 		p.Page.Beat(o.Heartbeat)
 	}

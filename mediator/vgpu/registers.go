@@ -2,6 +2,7 @@ package vgpu
 
 import (
 	"encoding/binary"
+	"math"
 
 	"vgpud/mediator/vgpu/abi"
 )
@@ -209,6 +210,10 @@ func (r *registers) loadIdentity(off uint32) uint32 {
 		return uint32(r.cfg.RingsBytes())
 	case abi.RegUUID, abi.RegUUID + 4, abi.RegUUID + 8, abi.RegUUID + 12:
 		return binary.LittleEndian.Uint32(r.cfg.UUID[off-abi.RegUUID:])
+	case abi.RegLatencyNanos:
+		if r.cfg.Latency != nil {
+			return uint32(min(r.cfg.Latency(), math.MaxUint32))
+		}
 	}
 	return 0
 }

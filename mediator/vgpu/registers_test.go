@@ -3,6 +3,7 @@ package vgpu
 import (
 	"encoding/binary"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -15,7 +16,8 @@ func testConfig(tb testing.TB) Config {
 	cfg, err := Config{
 		SharedBytes: abi.MinSharedBytes, Contexts: 3, Channels: 5, Vectors: 4, MaxRingEntries: 1024,
 		MemoryBytes: 5 << 32, Features: abi.FeatureContexts | abi.FeatureEvents,
-		UUID: [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+		Latency: func() time.Duration { return 75 * time.Microsecond },
+		UUID:    [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 	}.withDefaults()
 	if err != nil {
 		tb.Fatal(err)
@@ -110,6 +112,7 @@ func TestIdentity(t *testing.T) {
 		{"MEMORY_BYTES_HI", abi.RegMemoryBytesHi, 5},
 		{"UUID", abi.RegUUID, 0x04030201},
 		{"UUID's end", abi.RegUUID + 12, 0x100f0e0d},
+		{"the latency", abi.RegLatencyNanos, 75_000},
 		{"unlisted", 0xffc, 0},
 		{"slot 3 of 3", abi.ContextSlot(3, abi.ContextStatus), 0},
 	} {

@@ -68,6 +68,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	dev, err := vgpu.New(vgpu.Config{
 		SharedBytes: int64(o.Spec.BAR2Bytes), MemoryBytes: o.Spec.MemoryLimit,
 		PollWindow: o.PollWindow, Features: o.Features, UUID: uuidOf(&o.Spec, machineID()),
+		Latency: func() time.Duration { return leastLatency(pages) },
 	}, b, log)
 	if err != nil {
 		return err
@@ -94,6 +95,17 @@ func Run(ctx context.Context, o Options) (err error) {
 	n := dev.Stats()
 	log.Info("virtual GPU ends", "resets", n.Resets, "refused", n.Refused, "bad_accesses", n.BadAccesses, "stray_doorbells", n.StrayDoorbells)
 	return err
+}
+
+// leastLatency returns within what time the guest's kernels should leave a GPU when told to, as the
+// daemon has it for any of its GPUs; 0 is the guest's choice.
+func leastLatency(pages []*ipc.ControlPage) (least time.Duration) {
+	for _, p := range pages {
+		if d := p.Latency(); d > 0 && (least == 0 || d < least) {
+			least = d
+		}
+	}
+	return least
 }
 
 // attachment records on the control pages whether a VMM is connected.

@@ -157,3 +157,52 @@ func TestLargeBlocksDrainSlowly(t *testing.T) {
 		t.Errorf("%v %+v, want %+v", err, r, coarse(8))
 	}
 }
+
+// TestSetLatency: when another latency is wanted, the form is chosen that had been chosen for it in
+// the first place, and what ends by itself in time is left alone.
+func TestSetLatency(t *testing.T) {
+	for _, c := range onAnH100 {
+		for _, before := range []time.Duration{20 * us, DefaultLatency, 50 * time.Millisecond} {
+			w := table(c.tasks, c.total, c.percent)
+			tuner := New(Parameters{Latency: before}, 7)
+			settle := func() Report {
+				for range 600 {
+					choice, k := tuner.Pick(w.shape, w.slots)
+					observe(tuner, k, w.run(choice))
+				}
+				return tuner.Reports()[0]
+			}
+			settle()
+			tuner.SetLatency(c.latency)
+			if r := settle(); r.Choice != c.want || r.Why != c.why {
+				t.Errorf("%s, wanted within %v before: %v %+v, want %v %+v", c.name, before, r.Why, r.Choice, c.why, c.want)
+			}
+		}
+	}
+}
+
+// TestShortForAnother: what is on record as short, or as leaving in time, is measured anew by who
+// wants a shorter latency.
+func TestShortForAnother(t *testing.T) {
+	w := table(1<<20, 1160*us, map[abi.Preempt]float64{persistent(8, 1): 0.6, coarse(64): -2.8, single(): 7.8})
+	for _, before := range []time.Duration{2 * time.Millisecond, DefaultLatency} {
+		earlier := New(Parameters{Latency: before}, 7)
+		for range 600 {
+			choice, k := earlier.Pick(w.shape, w.slots)
+			observe(earlier, k, w.run(choice))
+		}
+		record := earlier.Record()
+		if len(record.Classes) != 1 {
+			t.Fatalf("recorded %+v", record)
+		}
+		tuner := New(Parameters{Latency: 20 * us}, 7)
+		tuner.Recall(record)
+		for range 600 {
+			choice, k := tuner.Pick(w.shape, w.slots)
+			observe(tuner, k, w.run(choice))
+		}
+		if r := tuner.Reports()[0]; r.Choice != persistent(8, 1) {
+			t.Errorf("after a record for %v: %v %+v", before, r.Why, r.Choice)
+		}
+	}
+}

@@ -106,6 +106,12 @@ func (r *ClassRecord) Valid() bool {
 		r.Why > WhyMeasuring && r.Why < whyEnd
 }
 
+// Short reports whether launches of the class end by themselves within a latency, as was found when
+// the record was made.
+func (r *ClassRecord) Short(latency time.Duration) bool {
+	return r.Why == WhyShort && time.Duration(r.Ran*float64(r.Tasks)) <= latency
+}
+
 // Recall restores what an earlier tuner of the same kernel, on the same GPU, learned. It ignores
 // choices that are not offered any more and implausible records. It must be called before the first
 // Pick.
@@ -115,6 +121,9 @@ func (t *Tuner) Recall(r Record) {
 		if t.forms == 0 || len(t.classes) == MaxClasses || !k.Valid() || !Offered(choice, t.forms, k.Tasks, k.Slots) ||
 			slices.ContainsFunc(t.classes, func(c *class) bool { return c.Class == k.Class }) {
 			continue
+		}
+		if k.Why == WhyShort && !k.Short(t.params.Latency) {
+			continue // it was short for who wanted another latency
 		}
 		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, candidateSlots: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), measured: t.params.Measure}
 		c.arms[0].cost.add(k.Original)
@@ -129,6 +138,9 @@ func (t *Tuner) Recall(r Record) {
 		}
 		if c.chosen > 0 {
 			c.arms[c.chosen].cost.add(k.Chosen)
+		}
+		if c.chosen > 0 && k.Why != WhySlow && t.params.of(c.Threads).leaves(choice, c.taskTime(), k.Tasks, k.Slots) > t.params.Latency {
+			continue // likewise
 		}
 		if k.Why == WhyShort || k.Why == WhyNoForm {
 			c.arms = c.arms[:1]

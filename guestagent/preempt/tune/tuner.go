@@ -81,6 +81,32 @@ const attemptsPer = 3
 // schedule asks for that many more measurements of the arm in this round.
 func (a *arm) schedule(times int) { a.remaining, a.attempts = times, attemptsPer*times }
 
+// SetLatency replaces [Parameters.Latency]. What was chosen for another latency is chosen anew.
+func (t *Tuner) SetLatency(d time.Duration) {
+	if d <= 0 {
+		d = DefaultLatency
+	}
+	if d == t.params.Latency {
+		return
+	}
+	t.params.Latency = d
+	for _, c := range t.classes {
+		switch base := &c.arms[0].cost; {
+		case base.n == 0 || t.forms == 0:
+		case c.original() <= d:
+			c.arms, c.chosen, c.why, c.longScore = c.arms[:1], 0, WhyShort, 0
+			c.measuring, c.sinceRound = false, 0
+			c.round++
+		default:
+			c.longScore = t.params.Measure
+			t.explore(c)
+		}
+	}
+}
+
+// original returns how long the original takes with the latest grid.
+func (c *class) original() time.Duration { return time.Duration(c.ran.low() * float64(c.tasks)) }
+
 // Pick chooses the form of a launch. slots is how many of the kernel's blocks the GPU holds at
 // once; if it is 0, for unknown, an unknown class gets the original, unmeasured. The ticket must be
 // given to Observe, Discard or Postpone when the launch has ended or could not start.

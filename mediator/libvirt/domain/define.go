@@ -259,7 +259,7 @@ func (v *Domain) Spec(n int, name string) api.VMSpec {
 	g := &v.GPUs[n]
 	s := api.VMSpec{
 		Name: name, Domain: v.Name, DomainUUID: v.UUID, Owner: v.Account.Owner, Project: v.Account.Project, GPU: g.GPU, Float: g.Float,
-		Weight: g.Weight, Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling,
+		Weight: g.Weight, Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling, Latency: g.Latency,
 		BAR2Bytes: g.BAR2, MemoryLimitBytes: g.Memory, KernelTimeLimit: g.KernelTimeLimit, Budget: g.Budget,
 	}
 	for _, dev := range v.Devices {

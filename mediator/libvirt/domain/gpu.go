@@ -32,6 +32,7 @@ type GPU struct {
 	Cap             float64
 	Guarantee       float64
 	PriorityCeiling int
+	Latency         time.Duration
 	// Memory is the GPU memory that it may use, in bytes.
 	Memory uint64
 	// GPU is the physical GPU's name, or [api.AnyGPU].
@@ -51,7 +52,7 @@ type Devices []GPU
 
 // Terms returns the GPU's terms.
 func (g *GPU) Terms() api.Terms {
-	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling, KernelTimeLimit: g.KernelTimeLimit, Budget: g.Budget, MemoryLimitBytes: g.Memory}
+	return api.Terms{Weight: cmp.Or(g.Weight, 1), Cap: g.Cap, Guarantee: g.Guarantee, PriorityCeiling: g.PriorityCeiling, Latency: g.Latency, KernelTimeLimit: g.KernelTimeLimit, Budget: g.Budget, MemoryLimitBytes: g.Memory}
 }
 
 // Bar2 returns the size of the memory shared with the guest, in bytes.
@@ -78,6 +79,18 @@ var attributes = []attribute{
 			return ""
 		}
 		return fmt.Sprint(g.PriorityCeiling)
+	}},
+	{"latency", func(g *GPU, s string) (err error) {
+		if len(s) > maxNumber {
+			return fmt.Errorf("%s: want a time such as 100us", quote(s))
+		}
+		g.Latency, err = api.ParseLatency(s)
+		return err
+	}, func(g *GPU) string {
+		if g.Latency == 0 {
+			return ""
+		}
+		return g.Latency.String()
 	}},
 	size("memory", func(g *GPU) *uint64 { return &g.Memory }),
 	{"gpu", func(g *GPU, s string) error {

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"vgpud/mediator/api"
 )
 
 // scribe writes random domains, in all the styles that XML allows.
@@ -145,6 +147,7 @@ func gpus(t *rapid.T) Devices {
 			Cap:             float64(part) / 100,
 			Guarantee:       float64(rapid.IntRange(0, part).Draw(t, "guarantee")) / 100,
 			PriorityCeiling: rapid.IntRange(0, 15).Draw(t, "priority"),
+			Latency:         rapid.SampledFrom([]time.Duration{0, api.MinLatency, 12_345, 100 * time.Microsecond, api.MaxLatency}).Draw(t, "latency"),
 			Memory:          uint64(rapid.IntRange(0, 1<<30).Draw(t, "KiB")) << 10,
 			GPU:             rapid.SampledFrom([]string{"", "any", "gpu0"}).Draw(t, "gpu"),
 			KernelTimeLimit: time.Duration(rapid.Int64Range(-1, 1<<40).Draw(t, "limit")),

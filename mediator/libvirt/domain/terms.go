@@ -26,7 +26,8 @@ func SetTerms(src []byte, n int, change func(api.Terms) api.Terms) ([]byte, erro
 	if g.Weight != 0 || t.Weight != 1 { // 0 is written as no attribute, and means 1
 		g.Weight = t.Weight
 	}
-	g.Cap, g.Guarantee, g.PriorityCeiling, g.KernelTimeLimit, g.Budget, g.Memory = t.Cap, t.Guarantee, t.PriorityCeiling, t.KernelTimeLimit, t.Budget, t.MemoryLimitBytes
+	g.Cap, g.Guarantee, g.PriorityCeiling, g.Latency, g.KernelTimeLimit = t.Cap, t.Guarantee, t.PriorityCeiling, t.Latency, t.KernelTimeLimit
+	g.Budget, g.Memory = t.Budget, t.MemoryLimitBytes
 	if err := g.check(); err != nil {
 		return nil, err
 	}

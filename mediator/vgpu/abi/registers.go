@@ -36,6 +36,7 @@ const (
 	RegEventDoorbells   = 0x068 // number of event kernel doorbells, 0 without FeatureEventDoorbells
 	RegRingsBytes       = 0x06c // bytes after the header for rings, not for windows; since version 1.1
 	RegUUID             = 0x070 // four registers: UUIDBytes of the virtual GPU, 0: not told; since version 1.2
+	RegLatencyNanos     = 0x080 // within what time a kernel should leave the GPU when told to, 0: the guest's choice; since version 1.3
 )
 
 // Regions of BAR0 that hold one slot a context or a channel.
@@ -171,6 +172,7 @@ var Registers = []Register{
 	{"EVENT_DOORBELLS", RegEventDoorbells, "ro"},
 	{"RINGS_BYTES", RegRingsBytes, "ro"},
 	{"UUID", RegUUID, "ro"},
+	{"LATENCY_NANOS", RegLatencyNanos, "ro"},
 }
 
 // ContextRegisters lists the registers of a context's slot.
