@@ -13,3 +13,7 @@ func ByKernel(name string) bool { return byKernel[name] }
 // ByPriority reports whether, under the policy with a name, the most urgent launch gets the GPU at
 // once, whichever launch has it.
 func ByPriority(name string) bool { return name == "piv" || name == "hpf" }
+
+// EvictsEquals reports whether, under the policy with a name, a running kernel is told to leave for
+// another guest's launch of no higher priority: it is shorter, or the kernel's turn is over.
+func EvictsEquals(name string) bool { return name == "hpf" || name == "ffs" || name == "dprr" }

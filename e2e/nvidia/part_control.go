@@ -238,7 +238,8 @@ func (b *bench) evictOwn(ctx context.Context, e *eviction) error {
 // evictGuests lets the daemon evict a batch guest's kernel for an urgent guest's.
 func (b *bench) evictGuests(ctx context.Context, batch, rush *member, j tenant.Job, short int) (e eviction, err error) {
 	e.name = j.Scaled
-	if err := b.setPolicy(ctx, "none"); err != nil {
+	// The batch guest's driver chooses forms by what the urgent guest wants.
+	if err := b.setPolicy(ctx, "hpf"); err != nil {
 		return e, err
 	}
 	long, form, err := b.tuned(ctx, batch, j)

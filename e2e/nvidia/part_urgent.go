@@ -124,6 +124,10 @@ func (u *contest) guests(ctx context.Context) error {
 		return err
 	}
 	p := &pair{batch: all[0], rush: all[1]}
+	// The batch guest's driver chooses the form by what the urgent guest wants.
+	if err := u.setPolicy(ctx, "hpf"); err != nil {
+		return err
+	}
 	if p.long, u.form, err = u.tuned(ctx, p.batch, tenant.Job{Spin: &u.batch}); err != nil {
 		return err
 	}

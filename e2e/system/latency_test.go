@@ -14,7 +14,7 @@ import (
 // TestLatencyInAGuest: a guest is told within what time its kernels should leave the GPU, as guests
 // of a higher priority come and go, under a policy that goes by priority.
 func TestLatencyInAGuest(t *testing.T) {
-	h := host.Start(t, "hpf")
+	h := host.Start(t, "piv")
 	bus, err := driver.DialVFIOUser(t.Context(), h.NewVM(api.VMSpec{Name: "batch"}).Socket)
 	if err != nil {
 		t.Fatal(err)
@@ -47,11 +47,11 @@ func TestLatencyInAGuest(t *testing.T) {
 		t.Fatal(err)
 	}
 	told("under a policy without priorities", 0)
-	policy = "piv"
+	policy = "hpf"
 	if _, err := h.Client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy}); err != nil {
 		t.Fatal(err)
 	}
-	told("under piv", latency)
+	told("under hpf", latency)
 	if err := h.Client.DeleteVM(t.Context(), "urgent"); err != nil {
 		t.Fatal(err)
 	}

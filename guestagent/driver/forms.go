@@ -182,7 +182,8 @@ func (c *launchForm) finish(r *abi.Completion, before uint64) {
 		k.checkShort(r)
 		return
 	}
-	k.tuner.SetLatency(k.ctx.preempt.latency())
+	w := k.ctx.preempt.wanted()
+	k.tuner.SetWanted(w.Latency, w.Overhead)
 	if r.Status != abi.StatusOK || evictions > 0 || r.End <= r.Start {
 		k.tuner.Discard(c.ticket)
 	} else {
@@ -222,7 +223,7 @@ func (k *forms) checkShort(r *abi.Completion) {
 	switch {
 	case k.longLaunches >= maxLongLaunches: // the record was dropped before
 		return
-	case r.Status != abi.StatusOK || nanos(r.End-r.Start) <= k.ctx.preempt.latency():
+	case r.Status != abi.StatusOK || nanos(r.End-r.Start) <= k.ctx.preempt.wanted().Latency:
 		k.longLaunches = 0
 		return
 	}

@@ -34,22 +34,21 @@ func (p *preemption) askHostSoon(now uint64) {
 	}
 }
 
-// latency returns within what time kernels should leave the GPU: what this guest wants or, if that is
-// less, the host.
-func (p *preemption) latency() time.Duration {
-	own := p.opts.Wanted.Latency
-	if own <= 0 {
-		own = tune.DefaultLatency
-	}
-	if host := time.Duration(p.host.Load()); host > 0 {
-		return min(own, host)
-	}
-	return own
-}
-
-// wanted returns what forms should achieve.
+// wanted returns what forms should achieve: what this guest wants, within the time that the host
+// wants. Where the host wants nothing, no kernel is told to leave for another guest's, and a form may
+// cost no more than counts as free.
 func (p *preemption) wanted() tune.Parameters {
 	w := p.opts.Wanted
-	w.Latency = p.latency()
+	if w.Latency <= 0 {
+		w.Latency = tune.DefaultLatency
+	}
+	if w.Overhead <= 0 {
+		w.Overhead = tune.DefaultOverhead
+	}
+	if host := time.Duration(p.host.Load()); host > 0 {
+		w.Latency = min(w.Latency, host)
+	} else {
+		w.Overhead = min(w.Overhead, tune.FreeOverhead)
+	}
 	return w
 }

@@ -121,7 +121,7 @@ func (v *variants) applyRecords(ctx context.Context, p *preemption) {
 			continue
 		}
 		k.record = e.Record
-		if p.opts.Forms == 0 && alwaysShort(e.Record, p.latency()) {
+		if p.opts.Forms == 0 && alwaysShort(e.Record, p.wanted().Latency) {
 			k.short, k.reason, k.offered = true, reasonShort, e.Forms
 		}
 	}

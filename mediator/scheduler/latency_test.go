@@ -11,7 +11,7 @@ import (
 )
 
 // TestLatencies: kernels are to leave within what the guests want that have a higher ceiling, and
-// only where they are told to leave for those.
+// only where they are told to leave for others.
 func TestLatencies(t *testing.T) {
 	const us = time.Microsecond
 	for name, c := range map[string]struct {
@@ -19,14 +19,18 @@ func TestLatencies(t *testing.T) {
 		terms  []ipc.Terms
 		want   []time.Duration
 	}{
-		"the default":         {"hpf", []ipc.Terms{{}, {PriorityCeiling: 2}}, []time.Duration{DefaultLatency, 0}},
-		"its own":             {"piv", []ipc.Terms{{}, {PriorityCeiling: 2, Latency: 40 * us}}, []time.Duration{40 * us, 0}},
-		"the least of two":    {"hpf", []ipc.Terms{{}, {PriorityCeiling: 1, Latency: 300 * us}, {PriorityCeiling: 3, Latency: 50 * us}, {PriorityCeiling: 3}}, []time.Duration{50 * us, 50 * us, 0, 0}},
-		"the lower one's":     {"hpf", []ipc.Terms{{}, {PriorityCeiling: 1, Latency: 30 * us}, {PriorityCeiling: 15}}, []time.Duration{30 * us, DefaultLatency, 0}},
-		"nobody above":        {"hpf", []ipc.Terms{{Latency: 20 * us}, {}}, []time.Duration{0, 0}},
-		"not by priority":     {"ffs", []ipc.Terms{{}, {PriorityCeiling: 2}}, []time.Duration{0, 0}},
-		"not about kernels":   {"dfq", []ipc.Terms{{}, {PriorityCeiling: 2}}, []time.Duration{0, 0}},
-		"the highest ceiling": {"hpf", []ipc.Terms{{PriorityCeiling: 14}, {PriorityCeiling: 15}}, []time.Duration{DefaultLatency, 0}},
+		"the default":          {"hpf", []ipc.Terms{{}, {PriorityCeiling: 2}}, []time.Duration{DefaultLatency, equalsLatency}},
+		"its own":              {"piv", []ipc.Terms{{}, {PriorityCeiling: 2, Latency: 40 * us}}, []time.Duration{40 * us, 0}},
+		"longer than equals'":  {"piv", []ipc.Terms{{}, {PriorityCeiling: 2, Latency: time.Second}}, []time.Duration{time.Second, 0}},
+		"the least of two":     {"piv", []ipc.Terms{{}, {PriorityCeiling: 1, Latency: 300 * us}, {PriorityCeiling: 3, Latency: 50 * us}, {PriorityCeiling: 3}}, []time.Duration{50 * us, 50 * us, 0, 0}},
+		"the lower one's":      {"piv", []ipc.Terms{{}, {PriorityCeiling: 1, Latency: 30 * us}, {PriorityCeiling: 15}}, []time.Duration{30 * us, DefaultLatency, 0}},
+		"nobody above":         {"piv", []ipc.Terms{{Latency: 20 * us}, {}}, []time.Duration{0, 0}},
+		"the highest ceilings": {"piv", []ipc.Terms{{PriorityCeiling: 14}, {PriorityCeiling: 15}}, []time.Duration{DefaultLatency, 0}},
+		"alone":                {"hpf", []ipc.Terms{{PriorityCeiling: 2}}, []time.Duration{0}},
+		"for shorter ones":     {"hpf", []ipc.Terms{{}, {}}, []time.Duration{equalsLatency, equalsLatency}},
+		"by turns":             {"ffs", []ipc.Terms{{}, {PriorityCeiling: 2}}, []time.Duration{equalsLatency, equalsLatency}},
+		"never told to leave":  {"fifo", []ipc.Terms{{}, {PriorityCeiling: 2}}, []time.Duration{0, 0}},
+		"not about kernels":    {"dfq", []ipc.Terms{{}, {PriorityCeiling: 2}}, []time.Duration{0, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t)

@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) (err error) {
 }
 
 // leastLatency returns within what time the guest's kernels should leave a GPU when told to, as the
-// daemon has it for any of its GPUs; 0 is the guest's choice.
+// daemon has it for any of its GPUs; 0 is for none.
 func leastLatency(pages []*ipc.ControlPage) (least time.Duration) {
 	for _, p := range pages {
 		if d := p.Latency(); d > 0 && (least == 0 || d < least) {

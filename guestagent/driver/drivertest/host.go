@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/guestagent/preempt/tune"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -161,6 +162,11 @@ func (h *Host) Read(off uint32) (uint32, error) {
 			return 0, nil
 		}
 		return uint32(h.windows() - abi.HeaderBytes(hostChannels)), nil
+	case abi.RegLatencyNanos:
+		if v, ok := h.regs[off]; ok {
+			return v, nil
+		}
+		return uint32(tune.DefaultLatency), nil // another guest's kernels may have this one's leave
 	case abi.RegPollWindowNanos:
 		return uint32(h.opts.PollWindow), nil
 	}

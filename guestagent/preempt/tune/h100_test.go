@@ -173,7 +173,7 @@ func TestSetLatency(t *testing.T) {
 				return tuner.Reports()[0]
 			}
 			settle()
-			tuner.SetLatency(c.latency)
+			tuner.SetWanted(c.latency, 0)
 			if r := settle(); r.Choice != c.want || r.Why != c.why {
 				t.Errorf("%s, wanted within %v before: %v %+v, want %v %+v", c.name, before, r.Why, r.Choice, c.why, c.want)
 			}
@@ -203,6 +203,36 @@ func TestShortForAnother(t *testing.T) {
 		}
 		if r := tuner.Reports()[0]; r.Choice != persistent(8, 1) {
 			t.Errorf("after a record for %v: %v %+v", before, r.Why, r.Choice)
+		}
+	}
+}
+
+// TestWantedByTurns: what was measured once for two wishes is not measured again when they take
+// turns.
+func TestWantedByTurns(t *testing.T) {
+	for _, c := range onAnH100 {
+		w := table(c.tasks, c.total, c.percent)
+		tuner := New(Parameters{}, 7)
+		turn := func(latency time.Duration, launches int) Report {
+			tuner.SetWanted(latency, 0)
+			for range launches {
+				choice, k := tuner.Pick(w.shape, w.slots)
+				observe(tuner, k, w.run(choice))
+			}
+			return tuner.Reports()[0]
+		}
+		wishes := []time.Duration{50 * us, DefaultLatency}
+		first := []Report{turn(wishes[0], 600), turn(wishes[1], 600)}
+		measured := first[1].Measured
+		for range 3 {
+			for i, d := range wishes {
+				if r := turn(d, 2); r.Choice != first[i].Choice || r.Why != first[i].Why {
+					t.Errorf("%s within %v: %v %+v, first %v %+v", c.name, d, r.Why, r.Choice, first[i].Why, first[i].Choice)
+				}
+			}
+		}
+		if again := tuner.Reports()[0].Measured - measured; again > 0 {
+			t.Errorf("%s: %d launches measured again", c.name, again)
 		}
 	}
 }

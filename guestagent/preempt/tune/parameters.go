@@ -42,6 +42,7 @@ type Parameters struct {
 const (
 	DefaultLatency  = 500 * time.Microsecond
 	DefaultOverhead = 0.02
+	FreeOverhead    = 0.005
 )
 
 // withDefaults replaces zeros by defaults.
@@ -62,7 +63,7 @@ func (p Parameters) withDefaults() Parameters {
 		}
 	}
 	setFloat(&p.Overhead, DefaultOverhead)
-	setFloat(&p.Free, 0.005)
+	setFloat(&p.Free, FreeOverhead)
 	p.Free = min(p.Free, p.Overhead)
 	setFloat(&p.Tie, 0.005)
 	setTime(&p.Latency, DefaultLatency)

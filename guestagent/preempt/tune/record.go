@@ -61,7 +61,10 @@ func (t *Tuner) report(c *class) Report {
 
 // Record is what a tuner learned, in the form in which it is saved.
 type Record struct {
-	Classes []ClassRecord `json:"classes,omitempty"`
+	// Latency and Overhead are the [Parameters] that the choices were made for.
+	Latency  time.Duration `json:"latency_ns,omitempty"`
+	Overhead float64       `json:"overhead,omitempty"`
+	Classes  []ClassRecord `json:"classes,omitempty"`
 }
 
 // ClassRecord is what was learned of a class of grids.
@@ -82,7 +85,7 @@ type ClassRecord struct {
 
 // Record returns the choices that were made, the latest launched class first.
 func (t *Tuner) Record() Record {
-	var r Record
+	r := Record{Latency: t.params.Latency, Overhead: t.params.Overhead}
 	for _, c := range t.byUse() {
 
 		a := &c.arms[c.chosen]
@@ -116,14 +119,15 @@ func (r *ClassRecord) Short(latency time.Duration) bool {
 // choices that are not offered any more and implausible records. It must be called before the first
 // Pick.
 func (t *Tuner) Recall(r Record) {
+	same := r.Latency == t.params.Latency && r.Overhead == t.params.Overhead
 	for _, k := range r.Classes {
 		choice := abi.Preempt{Form: k.Form, Group: k.Group, Every: k.Every}
 		if t.forms == 0 || len(t.classes) == MaxClasses || !k.Valid() || !Offered(choice, t.forms, k.Tasks, k.Slots) ||
 			slices.ContainsFunc(t.classes, func(c *class) bool { return c.Class == k.Class }) {
 			continue
 		}
-		if k.Why == WhyShort && !k.Short(t.params.Latency) {
-			continue // it was short for who wanted another latency
+		if k.Why == WhyShort && !k.Short(t.params.Latency) || k.Why != WhyShort && !same {
+			continue // it was chosen for who wanted something else
 		}
 		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, candidateSlots: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), measured: t.params.Measure}
 		c.arms[0].cost.add(k.Original)
@@ -138,9 +142,6 @@ func (t *Tuner) Recall(r Record) {
 		}
 		if c.chosen > 0 {
 			c.arms[c.chosen].cost.add(k.Chosen)
-		}
-		if c.chosen > 0 && k.Why != WhySlow && t.params.of(c.Threads).leaves(choice, c.taskTime(), k.Tasks, k.Slots) > t.params.Latency {
-			continue // likewise
 		}
 		if k.Why == WhyShort || k.Why == WhyNoForm {
 			c.arms = c.arms[:1]

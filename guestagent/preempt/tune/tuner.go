@@ -1,6 +1,7 @@
 package tune
 
 import (
+	"slices"
 	"time"
 
 	"vgpud/mediator/vgpu/abi"
@@ -12,6 +13,7 @@ const MaxClasses = 16
 
 // Tuner chooses the form of one kernel's launches. Its memory is bounded.
 type Tuner struct {
+	asked   Parameters // without defaults
 	params  Parameters
 	forms   abi.PreemptForm
 	classes []*class
@@ -22,7 +24,7 @@ type Tuner struct {
 // New returns a tuner for a kernel that has these forms beside the original. Without forms it
 // always chooses the original and measures nothing.
 func New(p Parameters, forms abi.PreemptForm) *Tuner {
-	return &Tuner{params: p.withDefaults(), forms: forms}
+	return &Tuner{asked: p, params: p.withDefaults(), forms: forms}
 }
 
 // Rounds returns how many rounds of measuring have ended. When it changes, Record has something
@@ -50,6 +52,7 @@ type class struct {
 	reexplored     int     // how often that number turned out to be wrong
 	tasks          uint64  // of the latest launch
 	arms           []arm   // the original first
+	known          []arm   // what was measured of arms, up to maxKnown, when something else was wanted
 	ran            samples // nanoseconds per task of the original on the GPU
 	chosen         int
 	why            Why
@@ -75,33 +78,67 @@ type arm struct {
 	dropped     [bounds]uint8 // how often it was dropped for breaking each bound
 }
 
+// maxKnown bounds the arms that a class remembers: those for two sets of parameters.
+const maxKnown = 2 * maxCandidates
+
 // attemptsPer is how many launches may be spent on each wanted measurement: some are discarded.
 const attemptsPer = 3
 
 // schedule asks for that many more measurements of the arm in this round.
 func (a *arm) schedule(times int) { a.remaining, a.attempts = times, attemptsPer*times }
 
-// SetLatency replaces [Parameters.Latency]. What was chosen for another latency is chosen anew.
-func (t *Tuner) SetLatency(d time.Duration) {
-	if d <= 0 {
-		d = DefaultLatency
-	}
-	if d == t.params.Latency {
+// SetWanted replaces [Parameters.Latency] and [Parameters.Overhead]. What was chosen for others is
+// chosen anew, by what was measured already and, of other candidates, by what a round measures.
+func (t *Tuner) SetWanted(latency time.Duration, overhead float64) {
+	p := t.asked
+	p.Latency, p.Overhead = latency, overhead
+	if p = p.withDefaults(); p == t.params {
 		return
 	}
-	t.params.Latency = d
+	t.params = p
 	for _, c := range t.classes {
 		switch base := &c.arms[0].cost; {
 		case base.n == 0 || t.forms == 0:
-		case c.original() <= d:
+		case c.original() <= p.Latency:
 			c.arms, c.chosen, c.why, c.longScore = c.arms[:1], 0, WhyShort, 0
 			c.measuring, c.sinceRound = false, 0
 			c.round++
 		default:
-			c.longScore = t.params.Measure
+			c.longScore, c.why = t.params.Measure, WhyMeasuring
+			c.remember()
 			t.explore(c)
+			t.recollect(c)
 		}
 	}
+}
+
+// remember keeps what was measured of a class's arms beside the original.
+func (c *class) remember() {
+	for _, a := range c.arms[1:] {
+		if a.cost.n == 0 {
+			continue
+		}
+		c.known = slices.DeleteFunc(c.known, func(k arm) bool { return k.choice == a.choice })
+		c.known = append(c.known, arm{choice: a.choice, cost: a.cost})
+	}
+	c.known = c.known[max(len(c.known)-maxKnown, 0):]
+}
+
+// recollect has a round that begins measure only what is not known.
+func (t *Tuner) recollect(c *class) {
+	if !c.measuring {
+		return
+	}
+	for i := range c.arms {
+		a := &c.arms[i]
+		if j := slices.IndexFunc(c.known, func(k arm) bool { return k.choice == a.choice }); j >= 0 {
+			a.cost = c.known[j].cost
+		}
+		if a.cost.n > 0 {
+			a.remaining = 0
+		}
+	}
+	t.advance(c)
 }
 
 // original returns how long the original takes with the latest grid.

@@ -36,7 +36,7 @@ const (
 	RegEventDoorbells   = 0x068 // number of event kernel doorbells, 0 without FeatureEventDoorbells
 	RegRingsBytes       = 0x06c // bytes after the header for rings, not for windows; since version 1.1
 	RegUUID             = 0x070 // four registers: UUIDBytes of the virtual GPU, 0: not told; since version 1.2
-	RegLatencyNanos     = 0x080 // within what time a kernel should leave the GPU when told to, 0: the guest's choice; since version 1.3
+	RegLatencyNanos     = 0x080 // within what time a kernel should leave the GPU when told to, 0: it is not told to for other guests; since version 1.3
 )
 
 // Regions of BAR0 that hold one slot a context or a channel.
