@@ -35,7 +35,10 @@ func decodeCall(name string, grid [3]uint32, attributes []byte) (Call, error) {
 func (g *GPU) describe(op abi.Opcode, e *abi.Entry, c *abi.Completion) error {
 	if op == abi.OpDeviceAttribute {
 		x, err := abi.DecodeQuery(e)
-		c.Value[0] = map[uint32]uint64{abi.DeviceSMs: SMs, abi.DeviceMaxThreadsPerSM: 2048, abi.DeviceComputeMajor: 9}[x.Key]
+		c.Value[0] = map[uint32]uint64{
+			abi.DeviceSMs: SMs, abi.DeviceMaxThreadsPerSM: 2048, abi.DeviceComputeMajor: 9,
+			abi.DeviceAddressBase: PlacesBase, abi.DeviceAddressBytes: PlacesBytes, abi.DeviceAddressGrain: PlacesGrain,
+		}[x.Key]
 		return err
 	}
 	if op == abi.OpFunctionAttribute {

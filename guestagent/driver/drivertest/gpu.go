@@ -253,6 +253,14 @@ func (g *GPU) doMemory(shared []byte, op abi.Opcode, e *abi.Entry, c *abi.Comple
 		if x.Size > 1<<30 {
 			return abi.StatusOutOfMemory
 		}
+		if x.Address != 0 {
+			if !placeable(x.Address, x.Size) || g.taken(x.Address, x.Size) {
+				return abi.StatusInvalidAddress
+			}
+			g.memory[x.Address] = make([]byte, x.Size)
+			c.Value[0] = x.Address
+			return nil
+		}
 		g.memory[g.next] = make([]byte, x.Size)
 		c.Value[0] = g.next
 		g.next += (x.Size + 0xffff) &^ 0xffff
@@ -306,6 +314,27 @@ func (g *GPU) doMemory(shared []byte, op abi.Opcode, e *abi.Entry, c *abi.Comple
 	}
 	copy(dst, src)
 	return err
+}
+
+// Addresses that programs may choose.
+const (
+	PlacesBase  = 0x4800_0000_0000
+	PlacesBytes = 1 << 40
+	PlacesGrain = 64 << 10
+)
+
+func placeable(p, n uint64) bool {
+	return p >= PlacesBase && p%PlacesGrain == 0 && p-PlacesBase <= PlacesBytes && n <= PlacesBytes-(p-PlacesBase)
+}
+
+// taken reports whether an allocation has any of n bytes at p.
+func (g *GPU) taken(p, n uint64) bool {
+	for base, b := range g.memory {
+		if p < base+uint64(len(b)) && base < p+n {
+			return true
+		}
+	}
+	return false
 }
 
 func (g *GPU) doModule(shared []byte, op abi.Opcode, cmd []abi.Entry, c *abi.Completion) error {
