@@ -44,6 +44,16 @@ func (c *Context) Range(ctx context.Context, p Ptr) (base Ptr, bytes uint64, err
 	return Ptr(v[0]), v[1], err
 }
 
+// MemoryPeak returns the most GPU memory, in bytes, that the context has taken at a time, with what
+// it has for code, stacks and the like. It is 0 if the host does not tell.
+func (c *Context) MemoryPeak(ctx context.Context) (uint64, error) {
+	v, err := c.Own().call(ctx, abi.OpMemInfo, abi.Empty{})
+	if err != nil {
+		return 0, fmt.Errorf("ask for the most memory so far: %w", err)
+	}
+	return v[2], nil
+}
+
 // MemInfo returns how much GPU memory this guest can still allocate, and its limit.
 func (c *Context) MemInfo(ctx context.Context) (free, total uint64, err error) {
 	v, err := c.Own().call(ctx, abi.OpMemInfo, abi.Empty{})

@@ -223,6 +223,7 @@ func (s *Service) startupConfig(p *pendingVM) StartupConfig {
 	}
 	if spec.Float {
 		c.Spec.Floats = s.floatsOver(p.device)
+		c.Spec.Alike = s.alike(c.Spec.Floats)
 	}
 	if p := spec.Peer; p != nil {
 		c.Spec.Peer = &ipc.Peer{PID: p.PID, PIDFile: p.PIDFile}

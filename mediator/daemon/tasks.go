@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	taskplace "vgpud/fairshare/place"
+	"vgpud/gpu"
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/tasks"
@@ -86,6 +87,21 @@ func (s *Service) floatsOver(d *device) (gpus []ipc.GPU) {
 		gpus = append(gpus, o.ipcGPU())
 	}
 	return gpus
+}
+
+// alike reports whether GPUs differ in nothing that a program can ask for.
+func (s *Service) alike(gpus []ipc.GPU) bool {
+	var first *gpu.Properties
+	for _, g := range gpus {
+		p := s.devices[s.tasks.index(g.Name)].loop.Properties()
+		p.UUID = [16]byte{}
+		if first == nil {
+			first = &p
+		} else if p != *first {
+			return false
+		}
+	}
+	return true
 }
 
 // checkFloat returns an error if a guest of a memory limit can't float: no GPU could hold its limit.

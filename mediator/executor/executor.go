@@ -52,6 +52,8 @@ func FeaturesOf(kind string) abi.Features {
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
+	// MemoryPeak returns the most memory that the context has taken at a time, in bytes. It may be nil.
+	MemoryPeak func() uint64
 	// Shared is all of BAR2, and Windows the offset of the windows that commands may name.
 	Shared  []byte
 	Windows int

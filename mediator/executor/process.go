@@ -99,7 +99,8 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 
 	elapsed := newMeter(page, p.clock).elapsed
-	device, gctx, err := openContext(ctx, opened.opener(open), s, page, elapsed)
+	memory := page.Memory(s.Slot, s.MemoryLimit).Granted(s.Grant)
+	device, gctx, err := openContext(ctx, opened.opener(open), s, page, memory, elapsed)
 	if err != nil {
 		// vm is told, and limits its log.
 		log.Debug("executor has no context", "err", err)
@@ -134,7 +135,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 
 	x := New(Options{
-		Device: device, Context: gctx, Shared: shared, Windows: s.Header + s.Rings, Page: page, Slot: s.Slot,
+		Device: device, Context: gctx, MemoryPeak: memory.Peak, Shared: shared, Windows: s.Header + s.Rings, Page: page, Slot: s.Slot,
 		Clock: p.clock, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
 		FetchLimit: fetchLimitOf(s.GPU, device), Elapsed: elapsedOf(s.GPU, elapsed),
 		Fault:         fault,
@@ -262,7 +263,7 @@ func notReady(conn *ipc.Conn, reason error) error {
 	return conn.Send(m)
 }
 
-func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.ControlPage, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
+func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.ControlPage, memory gpu.Budget, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
 	device, err := open(ctx, s.GPU)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
@@ -272,7 +273,7 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 		limit = s.Grant
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
-		Label: s.Guest, MemoryLimit: limit, Budget: page.Memory(s.Slot, s.MemoryLimit).Granted(s.Grant),
+		Label: s.Guest, MemoryLimit: limit, Budget: memory,
 		KernelTimeLimit: currentTimeLimit(page, s.KernelTimeLimit), Elapsed: elapsed,
 	})
 	if err != nil {

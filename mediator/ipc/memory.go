@@ -21,6 +21,7 @@ type Memory struct {
 	own   *atomic.Uint64
 	setup uint64
 	grant uint64 // of this context alone; 0 is none
+	peak  atomic.Uint64
 }
 
 // Memory returns the guest's memory for the context in a slot. limit is in bytes, and holds until a
@@ -72,12 +73,26 @@ func (m *Memory) Take(n uint64) bool {
 		}
 		m.own.Add(n)
 		if m.page.MemoryTaken() <= m.limit() && (m.grant == 0 || m.own.Load() <= m.grant) {
+			m.notePeak()
 			return true
 		}
 		m.own.Add(-n)
 	}
 	return false
 }
+
+// notePeak notes what the context has taken now, if it never had more.
+func (m *Memory) notePeak() {
+	for now := m.own.Load(); ; {
+		before := m.peak.Load()
+		if now <= before || m.peak.CompareAndSwap(before, now) {
+			return
+		}
+	}
+}
+
+// Peak returns the most that the context has taken at a time, in bytes, through this Memory.
+func (m *Memory) Peak() uint64 { return m.peak.Load() }
 
 // Give gives n bytes back.
 func (m *Memory) Give(n uint64) { m.own.Add(-n) }

@@ -307,6 +307,8 @@ type Spec struct {
 	// Floats are the GPUs among which each of the guest's contexts that float is placed, up to
 	// [MaxGPUs]; GPU, which is one of them, has the others. Empty: the guest does not float.
 	Floats []GPU `json:"floats,omitempty"`
+	// Alike reports whether they differ in nothing that a program can ask for.
+	Alike bool `json:"alike,omitempty"`
 	// BAR2Bytes is the size of the memory shared with the guest.
 	BAR2Bytes       uint64        `json:"bar2_bytes"`
 	MemoryLimit     uint64        `json:"memory_limit,omitempty"`

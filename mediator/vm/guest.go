@@ -62,6 +62,9 @@ func Run(ctx context.Context, o Options) (err error) {
 	}
 	if len(o.Spec.Floats) > 0 {
 		o.Features |= abi.FeatureFloating
+		if o.Spec.Alike {
+			o.Features |= abi.FeatureAlike
+		}
 	}
 	b := newExecutors(o.Spec, pages[home], o.Command, clock.Real{}, log)
 	b.pages, b.homeGPU = pages, home

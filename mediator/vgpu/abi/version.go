@@ -25,7 +25,8 @@ const (
 	Version1_1 = Version1_0 + 1
 	// Version1_2 adds what tenants' CUDA programs need: features 14 to 17, 19, and [RegUUID].
 	Version1_2 = Version1_1 + 1
-	// Version1_3 adds contexts that float: [FeatureFloating] and [TaskTable]; and [RegLatencyNanos].
+	// Version1_3 adds contexts that float: [FeatureFloating], [FeatureAlike] and [TaskTable]; and
+	// [RegLatencyNanos].
 	Version1_3 = Version1_2 + 1
 
 	// Newest is the version that the device offers.
@@ -83,6 +84,7 @@ const (
 	FeatureIdentity                              // all of CUDA's device attributes at once
 	FeatureFloating                              // contexts without a GPU of their own, placed where there is room (CASE)
 	FeatureTextures                              // arrays, textures and surfaces
+	FeatureAlike                                 // the GPUs of contexts that float differ in nothing that a program can ask for
 
 	featureEnd
 )
@@ -94,7 +96,7 @@ var featureNames = []string{
 	"contexts", "inline", "events", "copy3d", "globals", "functions", "launch-attributes",
 	"cubin", "printf", "limits", "event-kernels", "event-doorbells", "gpu-time",
 	"preempt", "window-addresses", "chosen-addresses", "triggered-events", "identity",
-	"floating", "textures",
+	"floating", "textures", "alike",
 }
 
 // String lists the names of the features that are set.
