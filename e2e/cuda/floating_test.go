@@ -95,3 +95,14 @@ func TestFloatingPrograms(t *testing.T) {
 		t.Errorf("printed %q", out)
 	}
 }
+
+// TestProgramsFloat runs the programs that check the API on a guest that floats, where each begins
+// its task as late as it can. Some have several contexts at a time, so none may ask for all memory.
+func TestProgramsFloat(t *testing.T) {
+	h := host.StartGPUs(t, 2, "none")
+	g := guestOf(t, h, api.VMSpec{Name: "tenant", Float: true, MemoryLimitBytes: 1 << 30})
+	g.env = append(g.env, "VGPU_TASK_MEMORY=160M")
+	for _, name := range append(slices.Clone(programs), "vectoradd") {
+		t.Run(name, func(t *testing.T) { g.run(t, name+".c") })
+	}
+}

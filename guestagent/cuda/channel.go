@@ -192,7 +192,7 @@ func (x *Context) settle(*Call) Result {
 
 // print writes out what kernels have printed.
 func (x *Context) print(ctx context.Context) {
-	if !x.prints.Load() {
+	if !x.prints.Load() || x.pending() {
 		return
 	}
 	for {
@@ -206,7 +206,7 @@ func (x *Context) print(ctx context.Context) {
 
 // drainAtExit writes out what kernels have printed, unless that takes long.
 func (x *Context) drainAtExit() {
-	if !x.prints.Load() {
+	if !x.prints.Load() || x.pending() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), exitWait)

@@ -15,6 +15,7 @@ type Context struct {
 	handle  Handle
 	id      uint64
 	gpu     *driver.Context
+	task    *task // nil where it had a GPU from the start
 	primary bool
 	gone    atomic.Bool   // it was destroyed
 	sticky  atomic.Uint32 // the result of every call since a fault; 0 for none
@@ -47,27 +48,34 @@ const mostChannels = 6
 
 // newContext makes a context; d.making and d.mu are held, but d.mu not while the host is waited for.
 func (d *Driver) newContext(flags uint32) (*Context, error) {
-	ctx := context.Background()
-	gpu, err := d.newGPUContext(ctx)
-	if err != nil {
-		return nil, err
-	}
 	x := &Context{
-		d: d, gpu: gpu, id: d.ids.Add(1), flags: flags, refs: 1, own: map[uint32]*stream{},
+		d: d, id: d.ids.Add(1), flags: flags, refs: 1, own: map[uint32]*stream{},
 		streams: map[*stream]struct{}{}, calling: map[*stream]struct{}{}, modules: map[*module]struct{}{}, limits: map[uint32]uint64{},
 	}
-	ch, err := x.newChannel(ctx)
-	if err != nil {
-		_ = gpu.Close()
-		return nil, err
+	x.legacy = &stream{x: x, id: d.ids.Add(1), legacy: true}
+	if x.task = d.newTask(x); x.task == nil {
+		ctx := context.Background()
+		gpu, err := d.newGPUContext(ctx)
+		if err == nil {
+			err = x.take(ctx, gpu)
+		}
+		if err != nil {
+			if gpu != nil {
+				_ = gpu.Close()
+			}
+			return nil, err
+		}
 	}
-	x.legacy = &stream{x: x, ch: ch, id: d.ids.Add(1), legacy: true}
-	x.next = 1
 	if x.handle = d.objects.add(x); x.handle == 0 {
-		_ = gpu.Close()
+		if x.gpu != nil {
+			_ = x.gpu.Close()
+		}
 		return nil, ErrorOutOfMemory
 	}
 	d.contexts[x] = struct{}{}
+	if x.task != nil {
+		d.unbegun.Store(x)
+	}
 	return x, nil
 }
 
@@ -82,6 +90,9 @@ func (x *Context) destroy() {
 	x.space.forget(d)
 	d.objects.remove(x.handle)
 	delete(d.contexts, x)
+	if x.task != nil {
+		x.task.end()
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.print(context.Background())
@@ -95,7 +106,9 @@ func (x *Context) destroy() {
 		d.objects.remove(s.handle)
 	}
 	d.host.removeOf(x)
-	_ = x.gpu.Close() // the host ends it in any case
+	if x.gpu != nil {
+		_ = x.gpu.Close() // the host ends it in any case
+	}
 	x.memory.releaseAll(&d.reserved)
 }
 
@@ -163,6 +176,12 @@ func (c *Call) CtxCreateV2(out *Handle, flags uint32, dev int32) Result {
 	}
 	if dev != 0 {
 		return ErrorInvalidDevice
+	}
+	if x := d.unbegun.Load(); x != nil { // see lazy.go
+		return c.beginTask(x, func() Result { return c.CtxCreateV2(out, flags, dev) })
+	}
+	if r := d.learnAlike(); r != Success {
+		return r
 	}
 	d.making.Lock()
 	defer d.making.Unlock()

@@ -3,6 +3,7 @@ package cuda
 import (
 	"context"
 
+	"vgpud/guestagent/tasks"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -288,6 +289,16 @@ func (c *Call) CtxSetLimit(limit uint32, v uint64) Result {
 		defer x.mu.Unlock()
 		x.limits[limit] = v
 		return Success
+	}
+	if x.pending() {
+		return c.recorded(x, func(t *task) error {
+			// Others are hints, or what the device knows whether it supports.
+			if limit != abi.LimitHeapBytes && limit != abi.LimitPrintfBytes && limit != abi.LimitStackBytes || v > c.d.taskLimit()/8 {
+				return tasks.ErrBegin
+			}
+			t.limits[limit] = v
+			return nil
+		}, func() Result { return c.CtxSetLimit(limit, v) })
 	}
 	if err := x.gpu.SetLimit(context.Background(), limit, v); err != nil {
 		return unsupportedLimit(x.fail(err))

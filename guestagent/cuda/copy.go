@@ -38,6 +38,10 @@ func (c *Call) copyIn(s *stream, dst uint64, src Pointer, n uint64, async bool) 
 	if r, done := c.captureCopy(s, dst, addressOf(src), n, placeHost, placeDevice, async); done {
 		return r
 	}
+	if x.pending() {
+		return c.recorded(x, func(t *task) error { return t.record.Write(dst, hostBytes(src, n)) },
+			func() Result { return c.copyIn(s, dst, src, n, async) })
+	}
 	m, at := c.d.host.window(addressOf(src), n)
 	if m == nil && n > brief {
 		// The copy waits for its own pieces, so for what is before them.
@@ -49,7 +53,10 @@ func (c *Call) copyIn(s *stream, dst uint64, src Pointer, n uint64, async bool) 
 // drained calls f when the stream's earlier commands have ended.
 func (c *Call) drained(s *stream, f func() Result) Result {
 	s.x.mu.Lock()
-	goals := append(s.ends(), point{ch: s.ch, sent: s.ch.sent})
+	goals := s.ends()
+	if s.ch != nil { // else nothing was sent
+		goals = append(goals, point{ch: s.ch, sent: s.ch.sent})
+	}
 	s.x.mu.Unlock()
 	return c.waitFor(goals, f)
 }
@@ -110,6 +117,10 @@ func (c *Call) copyOut(s *stream, dst Pointer, src, n uint64, async bool) Result
 	}
 	if r, done := c.captureCopy(s, addressOf(dst), src, n, placeDevice, placeHost, async); done {
 		return r
+	}
+	if x.pending() {
+		return c.recorded(x, func(t *task) error { return t.record.Read(hostBytes(dst, n), src) },
+			func() Result { return c.copyOut(s, dst, src, n, async) })
 	}
 	m, at := c.d.host.window(addressOf(dst), n)
 	return c.sendOut(s, dst, src, n, m, at, async)
@@ -221,6 +232,10 @@ func (c *Call) copyAcross(s *stream, dst, src, n uint64) Result {
 		if r := s.x.deviceRange(p, n); r != Success {
 			return r
 		}
+	}
+	if s.x.pending() {
+		return c.recorded(s.x, func(t *task) error { return t.record.Copy(dst, src, n) },
+			func() Result { return c.copyAcross(s, dst, src, n) })
 	}
 	return c.send(s, func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error) {
 		return ch.Copy(ctx, driver.Ptr(dst), driver.Ptr(src), n)

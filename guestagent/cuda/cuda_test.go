@@ -30,7 +30,7 @@ func newCall(tb testing.TB) (c *Call, release func()) {
 	tb.Helper()
 	released := make(chan struct{})
 	release = sync.OnceFunc(func() { close(released) })
-	host, err := drivertest.NewHost(drivertest.Options{SharedBytes: 32 << 20, Features: abi.AllFeatures &^ abi.FeatureTriggeredEvents &^ abi.FeatureIdentity, Kernels: map[string]drivertest.Kernel{
+	host, err := drivertest.NewHost(drivertest.Options{SharedBytes: 32 << 20, Features: abi.AllFeatures &^ abi.FeatureTriggeredEvents &^ abi.FeatureIdentity &^ abi.FeatureAlike, Kernels: map[string]drivertest.Kernel{
 		"hold": {Run: func(*drivertest.GPU, abi.Launch, []byte) error { <-released; return nil }},
 		"inc": {Params: []int{8, 4}, Run: func(g *drivertest.GPU, _ abi.Launch, p []byte) error {
 			b := g.Bytes(binary.LittleEndian.Uint64(p), uint64(binary.LittleEndian.Uint32(p[8:])))

@@ -60,10 +60,12 @@ func (c *Call) DeviceGetName(name *byte, size, dev int32) Result {
 	i := &c.d.device
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if r := c.d.learnAlikeLocked(); r != Success {
+		return r
+	}
 	if i.name == "" {
 		r := c.d.ask(func(ctx context.Context, g *driver.Context) (err error) {
-			i.name, err = g.DeviceName(ctx)
-			i.name = strings.TrimRight(i.name, "\x00")
+			i.name, err = deviceName(ctx, g)
 			return err
 		})
 		if r != Success {
@@ -72,6 +74,11 @@ func (c *Call) DeviceGetName(name *byte, size, dev int32) Result {
 	}
 	putText(name, uint64(size), i.name)
 	return Success
+}
+
+func deviceName(ctx context.Context, g *driver.Context) (string, error) {
+	name, err := g.DeviceName(ctx)
+	return strings.TrimRight(name, "\x00"), err
 }
 
 // putText stores as much of a text as fits, and the zero that ends it.
@@ -92,6 +99,9 @@ func (c *Call) DeviceTotalMemV2(bytes *uint64, dev int32) Result {
 	i := &c.d.device
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if r := c.d.learnAlikeLocked(); r != Success {
+		return r
+	}
 	if i.total == 0 {
 		r := c.d.ask(func(ctx context.Context, g *driver.Context) (err error) {
 			_, i.total, err = g.MemInfo(ctx)
@@ -149,35 +159,38 @@ func (d *Driver) attribute(attribute uint32) (int32, Result) {
 	if v, ok := i.attributes[attribute]; ok {
 		return v, Success
 	}
+	if r := d.learnAlikeLocked(); r != Success {
+		return 0, r
+	}
 	if i.attributes == nil {
-		if r := d.learnAttributes(); r != Success {
+		r := d.ask(func(ctx context.Context, g *driver.Context) (err error) {
+			i.attributes, err = d.attributesOf(ctx, g)
+			return err
+		})
+		if r != Success {
 			return 0, r
 		}
 	}
 	return i.attributes[attribute], Success
 }
 
-// learnAttributes asks the host and adds what it can't know; d.device.mu is held.
-func (d *Driver) learnAttributes() Result {
-	info := d.gpu.Info()
-	known := map[uint32]int32{}
-	r := d.ask(func(ctx context.Context, g *driver.Context) error {
-		all, err := g.DeviceAttributes(ctx)
-		for i, v := range all {
-			if v != 0 {
-				known[uint32(i)] = v
-			}
-		}
-		return err
-	})
-	if r == Success {
-		d.device.attributes = derive(known, info.Features)
-		at := pciAddress(info.Address)
-		d.device.attributes[DeviceAttributePciDomainId] = at.domain
-		d.device.attributes[DeviceAttributePciBusId] = at.bus
-		d.device.attributes[DeviceAttributePciDeviceId] = at.device
+// attributesOf asks the host for the attributes and adds what it can't know.
+func (d *Driver) attributesOf(ctx context.Context, g *driver.Context) (map[uint32]int32, error) {
+	all, err := g.DeviceAttributes(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return r
+	known := map[uint32]int32{}
+	for i, v := range all {
+		if v != 0 {
+			known[uint32(i)] = v
+		}
+	}
+	info := d.gpu.Info()
+	a := derive(known, info.Features)
+	at := pciAddress(info.Address)
+	a[DeviceAttributePciDomainId], a[DeviceAttributePciBusId], a[DeviceAttributePciDeviceId] = at.domain, at.bus, at.device
+	return a, nil
 }
 
 // busAddress is a function's address on a PCI bus.

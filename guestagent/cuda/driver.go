@@ -58,7 +58,11 @@ type Driver struct {
 	primary  primary
 	host     hostRanges
 	reserved reservation
-	reports  reporter // nil without an agent
+	// unbegun is the context whose task has not begun, or nil. addresses are those that objects may
+	// have on every GPU, once they are known and if contexts may be made without a GPU.
+	unbegun   atomic.Pointer[Context]
+	addresses atomic.Pointer[driver.AddressRange]
+	reports   reporter // nil without an agent
 }
 
 // New returns a Driver. [Driver.Init] must succeed before any call.
@@ -138,7 +142,7 @@ func (d *Driver) awaitGPUContext(ctx context.Context) (*driver.Context, error) {
 // d.mu is held.
 func (d *Driver) madeContext() *driver.Context {
 	for x := range d.contexts {
-		if x.sticky.Load() == 0 {
+		if x.sticky.Load() == 0 && !x.pending() {
 			return x.gpu
 		}
 	}

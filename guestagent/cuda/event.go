@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"vgpud/guestagent/driver"
+	"vgpud/guestagent/tasks"
 )
 
 // Event is a CUevent. Recording it sends a command whose completion has the GPU's time.
@@ -99,6 +100,18 @@ func (c *Call) EventRecordWithFlags(event, h Handle, flags uint32) Result {
 
 func (c *Call) record(s *stream, e *Event) Result {
 	again := func() Result { return c.record(s, e) }
+	if s.x.pending() {
+		return c.recorded(s.x, func(*task) error {
+			if e.flags&eventDisableTiming == 0 {
+				return tasks.ErrBegin // its time is the GPU's
+			}
+			s.x.mu.Lock()
+			defer s.x.mu.Unlock()
+			e.at, e.p = point{}, nil // nothing is under way
+			e.captured.by.Store(nil)
+			return nil
+		}, again)
+	}
 	if entered, r := c.enter(s, again); !entered {
 		return r
 	}

@@ -28,6 +28,15 @@ func (d *Driver) contextOptions() driver.ContextOptions {
 	return o
 }
 
+// taskLimit returns how much GPU memory a context may have that floats, as its program knows it.
+func (d *Driver) taskLimit() uint64 {
+	limit := d.gpu.Info().MemoryBytes
+	if n, ok := parseBytes(d.getenv(taskMemoryVariable)); ok && n < limit {
+		return n
+	}
+	return limit
+}
+
 // parseBytes parses a positive number of bytes, with K, M or G behind for powers of 1024.
 func parseBytes(s string) (uint64, bool) {
 	shift := 0

@@ -15,7 +15,8 @@ type function struct {
 	name   string
 	f      *driver.Function
 	params []driver.Param
-	bytes  int // of the parameter space
+	bytes  int    // of the parameter space
+	failed Result // see module
 
 	maxThreads, staticShared uint32
 	maxDynamic               atomic.Uint32 // the most dynamic shared memory of a launch
@@ -42,21 +43,9 @@ func (m *module) function(name string) (*function, Result) {
 	if f != nil {
 		return f, Success
 	}
-	ctx := context.Background()
-	df, err := m.m.Function(ctx, name)
-	if err != nil {
+	f = newFunction(m, name)
+	if err := f.find(context.Background(), m.m); err != nil {
 		return nil, x.fail(err)
-	}
-	f = &function{m: m, name: name, f: df, params: df.Params(), bytes: df.ParamBytes(), legacy: legacyLaunch{block: [3]uint32{1, 1, 1}}}
-	for a, to := range map[uint32]*uint32{abi.FunctionMaxThreads: &f.maxThreads, abi.FunctionSharedBytes: &f.staticShared} {
-		v, err := df.Attribute(ctx, a)
-		if err != nil {
-			return nil, x.fail(err)
-		}
-		*to = uint32(v)
-	}
-	if usualShared > f.staticShared {
-		f.maxDynamic.Store(usualShared - f.staticShared)
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -70,6 +59,30 @@ func (m *module) function(name string) (*function, Result) {
 	return f, Success
 }
 
+func newFunction(m *module, name string) *function {
+	return &function{m: m, name: name, legacy: legacyLaunch{block: [3]uint32{1, 1, 1}}}
+}
+
+// find learns what the device knows of the function.
+func (f *function) find(ctx context.Context, m *driver.Module) error {
+	df, err := m.Function(ctx, f.name)
+	if err != nil {
+		return err
+	}
+	f.f, f.params, f.bytes = df, df.Params(), df.ParamBytes()
+	for a, to := range map[uint32]*uint32{abi.FunctionMaxThreads: &f.maxThreads, abi.FunctionSharedBytes: &f.staticShared} {
+		v, err := df.Attribute(ctx, a)
+		if err != nil {
+			return err
+		}
+		*to = uint32(v)
+	}
+	if usualShared > f.staticShared {
+		f.maxDynamic.Store(usualShared - f.staticShared)
+	}
+	return nil
+}
+
 // ModuleGetFunction is cuModuleGetFunction.
 func (c *Call) ModuleGetFunction(out *Handle, h Handle, name *byte) Result {
 	m, r := c.module(h)
@@ -79,6 +92,15 @@ func (c *Call) ModuleGetFunction(out *Handle, h Handle, name *byte) Result {
 	s, ok := text(name)
 	if !ok || out == nil {
 		return ErrorInvalidValue
+	}
+	if m.x.pending() {
+		return c.recorded(m.x, func(t *task) error {
+			f, err := t.recordFunction(m, s)
+			if err == nil {
+				put(out, f.handle)
+			}
+			return err
+		}, func() Result { return c.ModuleGetFunction(out, h, name) })
 	}
 	f, r := m.function(s)
 	if r == Success {
@@ -90,7 +112,10 @@ func (c *Call) ModuleGetFunction(out *Handle, h Handle, name *byte) Result {
 // function returns a function by its handle.
 func (c *Call) function(h Handle) (*function, Result) {
 	if f := get[function](&c.d.objects, h); f != nil {
-		return f, Result(f.m.x.sticky.Load())
+		if r := Result(f.m.x.sticky.Load()); r != Success {
+			return f, r
+		}
+		return f, f.failed
 	}
 	return c.kernelFunction(h)
 }

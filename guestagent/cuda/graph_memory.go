@@ -1,11 +1,8 @@
 package cuda
 
 import (
-	"context"
 	"slices"
 	"sync"
-
-	"vgpud/guestagent/driver"
 )
 
 // Memory that nodes of graphs allocate and free. CUDA gives it one address for as long as there is
@@ -109,7 +106,7 @@ func (m *graphMemory) trim(d *Driver) {
 	m.mu.Unlock()
 	for _, b := range gone {
 		if _, ok := b.x.memory.remove(b.base); ok {
-			_ = b.x.gpu.Free(context.Background(), driver.Ptr(b.base)) // or the context has ended
+			_ = b.x.free(b.base) // or the context has ended
 			d.reserved.release(b.base, b.size)
 		}
 	}

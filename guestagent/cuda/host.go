@@ -114,9 +114,9 @@ func (c *Call) allocateHost(x *Context, n uint64, flags uint32) (Pointer, Result
 	r := &hostRange{bytes: size, flags: flags, x: x}
 	var p Pointer
 	// Copies need some of the shared memory, too.
-	if size <= uint64(x.gpu.Device().Info().SharedBytes)/8 {
+	if size <= uint64(x.d.gpu.Info().SharedBytes)/8 {
 		ctx, cancel := context.WithTimeout(context.Background(), hostWait)
-		m, err := x.gpu.Device().AllocHost(ctx, int(size))
+		m, err := x.d.gpu.AllocHost(ctx, int(size))
 		cancel()
 		if err == nil && m.Use(func(b []byte) { clear(b); p = startOf(b) }) == nil {
 			r.m = m

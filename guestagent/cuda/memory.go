@@ -115,8 +115,14 @@ const allocGranule = 512
 
 func granular(n uint64) uint64 { return max(n, (n+allocGranule-1)&^(allocGranule-1)) }
 
-// allocate allocates GPU memory at addresses that the process has nothing at.
+// allocate allocates GPU memory at addresses that the process has nothing at. The result may be
+// beginFirst.
 func (x *Context) allocate(n uint64) (uint64, Result) {
+	if t := x.task; t != nil {
+		if p, r, recorded := t.allocate(n); recorded {
+			return p, r
+		}
+	}
 	ctx := context.Background()
 	var bad []driver.Ptr
 	defer func() {
@@ -151,7 +157,10 @@ func (c *Call) MemAllocV2(out *uint64, n uint64) Result {
 		return ErrorInvalidValue
 	}
 	p, r := x.allocate(n)
-	if r == Success {
+	switch r {
+	case beginFirst:
+		return c.beginTask(x, func() Result { return c.MemAllocV2(out, n) })
+	case Success:
 		put(out, p)
 	}
 	return r
@@ -174,7 +183,10 @@ func (c *Call) MemAllocPitchV2(out, pitch *uint64, width, height uint64, element
 		return ErrorOutOfMemory
 	}
 	p, r := x.allocate(row * height)
-	if r == Success {
+	switch r {
+	case beginFirst:
+		return c.beginTask(x, func() Result { return c.MemAllocPitchV2(out, pitch, width, height, element) })
+	case Success:
 		put(out, p)
 		put(pitch, row)
 	}
@@ -216,7 +228,7 @@ func (c *Call) MemFreeV2(p uint64) Result {
 	c.d.pools.takeOut(p)
 	// Channels are not in order among each other: commands that use the memory come first.
 	return c.waitFor(x.everything(), func() Result {
-		err := x.gpu.Free(context.Background(), driver.Ptr(p))
+		err := x.free(p)
 		x.d.reserved.release(m.base, m.bytes)
 		if err != nil {
 			return x.fail(err)
@@ -245,6 +257,14 @@ func (c *Call) MemGetInfoV2(free, total *uint64) Result {
 	}
 	if free == nil || total == nil {
 		return ErrorInvalidValue
+	}
+	if x.pending() {
+		return c.recorded(x, func(t *task) error {
+			all := c.d.taskLimit()
+			put(free, all-min(t.record.Bytes(), all))
+			put(total, all)
+			return nil
+		}, func() Result { return c.MemGetInfoV2(free, total) })
 	}
 	f, t, err := x.gpu.MemInfo(context.Background())
 	if err != nil {

@@ -19,6 +19,10 @@ type module struct {
 	handle Handle
 	m      *driver.Module
 	names  func() []string // of its kernels; nil for machine code
+	// image is what is loaded when the context's task begins, and failed the result of that, which
+	// every use of the module has.
+	image  []byte
+	failed Result
 
 	// Guarded by Context.mu.
 	functions map[string]*function
@@ -136,11 +140,25 @@ func (x *Context) load(image []byte, log *jitLog) (*module, Result) {
 		}
 		return nil, x.fail(err)
 	}
+	m := x.newModule(image)
+	m.m = dm
+	if m.handle = x.d.objects.add(m); m.handle == 0 {
+		_ = dm.Unload(context.Background())
+		return nil, ErrorOutOfMemory
+	}
+	x.mu.Lock()
+	x.modules[m] = struct{}{}
+	x.mu.Unlock()
+	return m, Success
+}
+
+// newModule returns a module without a handle, which is not loaded.
+func (x *Context) newModule(image []byte) *module {
 	// Of machine code nothing is known.
 	if bytes.Contains(image, []byte("vprintf")) || bytes.HasPrefix(image, []byte("\x7fELF")) {
 		x.prints.Store(true)
 	}
-	m := &module{x: x, m: dm, functions: map[string]*function{}, globals: map[string]global{}}
+	m := &module{x: x, functions: map[string]*function{}, globals: map[string]global{}}
 	if fatbin.Detect(image) == fatbin.FormatPTX {
 		kept := slices.Clone(image)
 		m.names = sync.OnceValue(func() []string {
@@ -153,14 +171,25 @@ func (x *Context) load(image []byte, log *jitLog) (*module, Result) {
 			return ok && is == surface
 		}
 	}
-	if m.handle = x.d.objects.add(m); m.handle == 0 {
-		_ = dm.Unload(context.Background())
-		return nil, ErrorOutOfMemory
+	return m
+}
+
+// loadFor loads code for a call, or records that.
+func (c *Call) loadFor(x *Context, out *Handle, image []byte, log *jitLog) Result {
+	if x.pending() {
+		return c.recorded(x, func(t *task) error {
+			m, err := t.recordModule(image, log)
+			if err == nil {
+				put(out, m.handle)
+			}
+			return err
+		}, func() Result { return c.loadFor(x, out, image, log) })
 	}
-	x.mu.Lock()
-	x.modules[m] = struct{}{}
-	x.mu.Unlock()
-	return m, Success
+	m, r := x.load(image, log)
+	if r == Success {
+		put(out, m.handle)
+	}
+	return r
 }
 
 // loadModule loads an image that a program passed.
@@ -176,11 +205,7 @@ func (c *Call) loadModule(out *Handle, image Pointer, log *jitLog) Result {
 	if r != Success {
 		return r
 	}
-	m, r := x.load(b, log)
-	if r == Success {
-		put(out, m.handle)
-	}
-	return r
+	return c.loadFor(x, out, b, log)
 }
 
 // ModuleLoadData is cuModuleLoadData.
@@ -220,11 +245,7 @@ func (c *Call) ModuleLoad(out *Handle, path *byte) Result {
 	if b, r = c.d.choose(b); r != Success {
 		return r
 	}
-	m, r := x.load(b, &jitLog{})
-	if r == Success {
-		put(out, m.handle)
-	}
-	return r
+	return c.loadFor(x, out, b, &jitLog{})
 }
 
 func readImage(path string) ([]byte, Result) {
@@ -246,7 +267,10 @@ func (c *Call) module(h Handle) (*module, Result) {
 	if m == nil {
 		return nil, ErrorInvalidHandle
 	}
-	return m, Result(m.x.sticky.Load())
+	if r := Result(m.x.sticky.Load()); r != Success {
+		return m, r
+	}
+	return m, m.failed
 }
 
 // ModuleUnload is cuModuleUnload.
@@ -254,6 +278,12 @@ func (c *Call) ModuleUnload(h Handle) Result {
 	m, r := c.module(h)
 	if r != Success {
 		return r
+	}
+	if m.x.pending() {
+		return c.recorded(m.x, func(t *task) error {
+			t.forgetModule(m)
+			return nil
+		}, func() Result { return c.ModuleUnload(h) })
 	}
 	m.x.mu.Lock()
 	m.forget()

@@ -1,11 +1,8 @@
 package cuda
 
 import (
-	"context"
 	"math/bits"
 	"sync"
-
-	"vgpud/guestagent/driver"
 )
 
 // memPool is a CUmemoryPool. What is freed in a stream's order stays with the pool for later
@@ -144,6 +141,12 @@ func (c *Call) allocateFrom(out *uint64, n uint64, m *memPool, h Handle) Result 
 			}
 			base, r = s.x.allocate(size)
 		}
+		if r == beginFirst {
+			p.mu.Unlock()
+			r = c.beginTask(s.x, func() Result { return c.allocateFrom(out, n, m, h) })
+			p.mu.Lock() // for the deferred unlock
+			return r
+		}
 		if r != Success {
 			return r
 		}
@@ -205,7 +208,7 @@ func (m *memPool) trim(d *Driver, keep uint64) {
 		}
 		m.reserved.now -= b.size
 		if _, ok := b.x.memory.remove(b.base); ok {
-			_ = b.x.gpu.Free(context.Background(), driver.Ptr(b.base)) // or the context has ended
+			_ = b.x.free(b.base) // or the context has ended
 			d.reserved.release(b.base, b.size)
 		}
 	}

@@ -19,6 +19,12 @@ func (c *Call) DevicePrimaryCtxRetain(out *Handle, dev int32) Result {
 	d.mu.Lock()
 	if d.primary.x == nil {
 		d.mu.Unlock()
+		if x := d.unbegun.Load(); x != nil { // see lazy.go
+			return c.beginTask(x, func() Result { return c.DevicePrimaryCtxRetain(out, dev) })
+		}
+		if r := d.learnAlike(); r != Success {
+			return r
+		}
 		d.making.Lock()
 		defer d.making.Unlock()
 		d.mu.Lock()

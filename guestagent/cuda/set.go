@@ -23,6 +23,10 @@ func (c *Call) set(s *stream, dst, pitch uint64, value uint32, width, count, row
 			return r
 		}
 	}
+	if s.x.pending() {
+		return c.recorded(s.x, func(t *task) error { return t.record.Set(dst, pitch, value, width, count, rows) },
+			func() Result { return c.set(s, dst, pitch, value, width, count, rows) })
+	}
 	return c.send(s, func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error) {
 		return ch.Set2D(ctx, driver.Ptr(dst), pitch, value, int(width), count, rows)
 	})

@@ -83,6 +83,9 @@ func (c *Call) ownStream(x *Context) (*stream, Result) {
 // assign gives a new stream a channel: one of its own while there are any, or else the next in turn.
 // The first is the legacy stream's. x.mu is held.
 func (x *Context) assign(s *stream) Result {
+	if x.gpu == nil { // it has channels when its task has begun
+		return Success
+	}
 	if len(x.channels) < mostChannels {
 		ch, err := x.newChannel(context.Background())
 		if err == nil {

@@ -58,6 +58,9 @@ func (d *Driver) Call(function uint32, t *Thread, args unsafe.Pointer) Result {
 	if function >= uint32(len(calls)) || calls[function] == nil {
 		return ErrorNotSupported
 	}
+	if x := d.unbegun.Load(); x != nil && !recorded[function] {
+		return c.beginTask(x, func() Result { return calls[function](c, (*words)(args)) })
+	}
 	return calls[function](c, (*words)(args))
 }
 

@@ -20,11 +20,5 @@
 // ([Replay]) and carries out the call as usual. From there on nothing is recorded and no call costs
 // more than without this package, except that [Record.Free] says when a region is empty.
 //
-// # What a task asks for
-//
-// A [Probe] sums up what the record needs. It can't see what the program allocates later, so the
-// most that a run had at a time is kept ([Peaks]) and asked for by the next run of the same program
-// with the same arguments and the same record: see [Request].
-//
-// Records and probes are pure. They have no locks: a record is used by one goroutine at a time.
+// Records are pure. They have no locks: a record is used by one goroutine at a time.
 package tasks

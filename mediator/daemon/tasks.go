@@ -91,17 +91,19 @@ func (s *Service) floatsOver(d *device) (gpus []ipc.GPU) {
 
 // alike reports whether GPUs differ in nothing that a program can ask for.
 func (s *Service) alike(gpus []ipc.GPU) bool {
-	var first *gpu.Properties
-	for _, g := range gpus {
-		p := s.devices[s.tasks.index(g.Name)].loop.Properties()
-		p.UUID = [16]byte{}
-		if first == nil {
-			first = &p
-		} else if p != *first {
-			return false
-		}
+	all := make([]gpu.Properties, len(gpus))
+	for i, g := range gpus {
+		all[i] = s.devices[s.tasks.index(g.Name)].loop.Properties()
 	}
-	return true
+	return sameProperties(all)
+}
+
+// sameProperties reports whether GPUs have the same properties but for what identifies each.
+func sameProperties(all []gpu.Properties) bool {
+	return !slices.ContainsFunc(all, func(p gpu.Properties) bool {
+		p.UUID = all[0].UUID
+		return p != all[0]
+	})
 }
 
 // checkFloat returns an error if a guest of a memory limit can't float: no GPU could hold its limit.

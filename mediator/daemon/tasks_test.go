@@ -167,6 +167,23 @@ func TestFloatsOver(t *testing.T) {
 	}
 }
 
+// TestAlike: a guest that floats is told whether its GPUs differ.
+func TestAlike(t *testing.T) {
+	a := gpu.Properties{Name: "a model", SMs: 4, MemoryBytes: 64 << 20, UUID: [16]byte{1}}
+	other, more := a, a
+	other.UUID, more.SMs = [16]byte{2}, 5
+	if !sameProperties([]gpu.Properties{a}) || !sameProperties([]gpu.Properties{a, other}) {
+		t.Error("GPUs of a model differ")
+	}
+	if sameProperties([]gpu.Properties{a, other, more}) {
+		t.Error("one has more SMs, but they don't differ")
+	}
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0", "gpu1")
+	if f := d.floating("a").Info().Features; f&abi.FeatureAlike == 0 {
+		t.Errorf("a guest that floats over GPUs that are alike has %v", f)
+	}
+}
+
 // TestLoweredLimit: contexts that don't say what they need get what their guest may have after its limit
 // was lowered.
 func TestLoweredLimit(t *testing.T) {

@@ -181,3 +181,32 @@ func TestGrant(t *testing.T) {
 		t.Errorf("%d of %d are free, want 0 of 60", free, total)
 	}
 }
+
+// TestMemoryPeak: the peak is the most that a context has taken at a time, not what was refused.
+func TestMemoryPeak(t *testing.T) {
+	page, err := NewControlPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := page.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	m := page.Memory(0, 100).Granted(60)
+	for _, n := range []uint64{20, 30} {
+		if !m.Take(n) {
+			t.Fatalf("%d bytes are refused", n)
+		}
+	}
+	if m.Take(11) {
+		t.Error("more was taken than granted")
+	}
+	m.Give(45)
+	if !m.Take(40) || m.Peak() != 50 {
+		t.Errorf("the peak is %d, want 50", m.Peak())
+	}
+	if other := page.Memory(1, 100); other.Peak() != 0 {
+		t.Errorf("another context's is %d", other.Peak())
+	}
+}

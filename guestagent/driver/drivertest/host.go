@@ -24,6 +24,7 @@ type Options struct {
 	NeverReady  bool   // contexts never become ready
 	RefuseForms bool   // modules with forms of kernels are refused
 	ModuleLog   string // what is said of modules that are loaded
+	MemoryBytes uint64 // GPU memory of the guest; 0: not told
 	Version1_0  bool   // the device is of version 1.0
 	Version1_1  bool   // the device is of version 1.1, with the features of that
 	// Occupancy is called before the host says how many of a kernel's blocks an SM holds.
@@ -145,6 +146,10 @@ func (h *Host) Read(off uint32) (uint32, error) {
 		return uint32(abi.Newest), nil
 	case abi.RegOldestVersion:
 		return uint32(abi.Oldest), nil
+	case abi.RegMemoryBytesLo:
+		return uint32(h.opts.MemoryBytes), nil
+	case abi.RegMemoryBytesHi:
+		return uint32(h.opts.MemoryBytes >> 32), nil
 	case abi.RegFeaturesLo:
 		return uint32(h.opts.Features), nil
 	case abi.RegContexts:

@@ -1,0 +1,425 @@
+package cuda
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"slices"
+	"sync"
+	"testing"
+	"unsafe"
+
+	"vgpud/guestagent/driver"
+	"vgpud/guestagent/driver/drivertest"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// incPTX is a module with a kernel that the device in memory has, and one that it has not.
+const incPTX = `.version 7.0
+.target sm_80
+.address_size 64
+.visible .entry inc(.param .u64 p, .param .u32 n) { ret; }
+.visible .entry missing() { ret; }
+` + "\x00"
+
+// floating is a host whose GPUs are alike, and a thread of a program there.
+type floating struct {
+	*drivertest.Host
+	t  *testing.T
+	c  *Call
+	mu sync.Mutex
+	// asked has what each context asked for, 0 for all of the guest's memory; refuse is how many more
+	// are refused.
+	asked  []uint64
+	refuse int
+}
+
+const floatingMemory = 1 << 30
+
+// Write implements driver.Bus: contexts are counted as they are made.
+func (h *floating) Write(off, v uint32) error {
+	for slot := range 4 {
+		if off != uint32(abi.ContextSlot(slot, abi.ContextControl)) || v != uint32(abi.ControlCreate) {
+			continue
+		}
+		h.mu.Lock()
+		refused := h.refuse > 0
+		if refused {
+			h.refuse--
+		}
+		h.mu.Unlock()
+		if refused {
+			// An allocation that the host refuses: a request for no memory.
+			if err := h.Host.Write(uint32(abi.ContextSlot(slot, abi.ContextFlags)), uint32(abi.ContextFloats)); err != nil {
+				return err
+			}
+			for reg := abi.TaskMemoryLo; reg <= abi.TaskThreads; reg += 4 {
+				if err := h.Host.Write(uint32(abi.TaskRow(slot, reg)), 0); err != nil {
+					return err
+				}
+			}
+			break
+		}
+		flags, err := h.Read(uint32(abi.ContextSlot(slot, abi.ContextFlags)))
+		if err != nil {
+			return err
+		}
+		n := uint64(0)
+		if flags != 0 {
+			lo, _ := h.Read(uint32(abi.TaskRow(slot, abi.TaskMemoryLo)))
+			hi, _ := h.Read(uint32(abi.TaskRow(slot, abi.TaskMemoryHi)))
+			n = uint64(lo) | uint64(hi)<<32
+		}
+		h.mu.Lock()
+		h.asked = append(h.asked, n)
+		h.mu.Unlock()
+	}
+	return h.Host.Write(off, v)
+}
+
+// contexts returns what each context so far asked for, without those for questions.
+func (h *floating) contexts() []uint64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(h.asked), func(n uint64) bool { return n == questionBytes })
+}
+
+// call calls a function as a program does: by its name.
+func (h *floating) call(name string, args ...uint64) Result {
+	h.t.Helper()
+	r, _ := h.c.done(h.callOnce(name, args...))
+	return r
+}
+
+func (h *floating) callOnce(name string, args ...uint64) Result {
+	h.t.Helper()
+	n, ok := functionNumbers[name]
+	if !ok {
+		h.t.Fatalf("no function %s", name)
+	}
+	w := new(words)
+	copy(w[:], args)
+	return h.c.d.Call(n, h.c.t, unsafe.Pointer(w))
+}
+
+const sevens = "\x07\x07\x07\x07\x07\x07\x07\x07"
+
+func word(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) }
+
+// newFloating returns a program that has a context.
+func newFloating(t *testing.T, o drivertest.Options) (h *floating, x Handle) {
+	t.Helper()
+	o.SharedBytes, o.MemoryBytes = 32<<20, floatingMemory
+	if o.Features == 0 {
+		o.Features = abi.AllFeatures &^ abi.FeatureTriggeredEvents &^ abi.FeatureIdentity &^ abi.FeatureLimits
+	}
+	o.Kernels = map[string]drivertest.Kernel{
+		"inc": {Params: []int{8, 4}, Run: func(g *drivertest.GPU, _ abi.Launch, p []byte) error {
+			b := g.Bytes(binary.LittleEndian.Uint64(p), uint64(binary.LittleEndian.Uint32(p[8:])))
+			if b == nil {
+				return abi.StatusIllegalAddress
+			}
+			for i := range b {
+				b[i]++
+			}
+			return nil
+		}},
+	}
+	host, err := drivertest.NewHost(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h = &floating{Host: host, t: t}
+	d := New(Options{Hooks: silent{t}, Open: func(context.Context) (driver.Bus, error) { return h, nil }})
+	want(t, "init", d.Init(), Success)
+	h.c = d.thread(NewThread(1, 16))
+	t.Cleanup(func() {
+		d.mu.Lock()
+		for x := range d.contexts { // gives its addresses back
+			x.destroy()
+		}
+		d.mu.Unlock()
+		if err := d.gpu.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	want(t, "create", h.call("cuCtxCreate_v2", word(unsafe.Pointer(&x)), 0, 0), Success)
+	return h, x
+}
+
+// load loads a module and returns it and its kernel.
+func (h *floating) load(image, name string) (m, f Handle) {
+	h.t.Helper()
+	text := append([]byte(name), 0)
+	want(h.t, "load", h.call("cuModuleLoadData", word(unsafe.Pointer(&m)), word(startOf([]byte(image)))), Success)
+	want(h.t, "function", h.call("cuModuleGetFunction", word(unsafe.Pointer(&f)), uint64(m), word(startOf(text))), Success)
+	return m, f
+}
+
+func (h *floating) alloc(n uint64) (p uint64) {
+	h.t.Helper()
+	want(h.t, "allocate", h.call("cuMemAlloc_v2", word(unsafe.Pointer(&p)), n), Success)
+	return p
+}
+
+func (h *floating) launch(f Handle, p uint64, n uint32) Result {
+	params := []Pointer{Pointer(&p), Pointer(&n)}
+	return h.call("cuLaunchKernel", uint64(f), 1, 1, 1, 1, 1, 1, 0, 0, word(unsafe.Pointer(&params[0])), 0)
+}
+
+func (h *floating) read(p uint64, n int) []byte {
+	h.t.Helper()
+	b := make([]byte, n)
+	want(h.t, "copy back", h.call("cuMemcpyDtoH_v2", word(startOf(b)), p, uint64(n)), Success)
+	return b
+}
+
+// TestLazyProgram: what a program does before its first launch needs no GPU, and the launch finds all of
+// it where the program left it. Afterwards nothing is recorded.
+func TestLazyProgram(t *testing.T) {
+	h, x := newFloating(t, drivertest.Options{})
+	_, inc := h.load(incPTX, "inc")
+	a, b := h.alloc(1000), h.alloc(3<<20)
+	var s, e Handle
+	want(t, "stream", h.call("cuStreamCreate", word(unsafe.Pointer(&s)), 0), Success)
+	want(t, "event", h.call("cuEventCreate", word(unsafe.Pointer(&e)), eventDisableTiming), Success)
+	src := []byte("hello")
+	want(t, "copy in", h.call("cuMemcpyHtoD_v2", a+1, word(startOf(src)), 5), Success)
+	copy(src, "xxxxx")
+	want(t, "set", h.call("cuMemsetD8Async", b, 7, 3<<20, uint64(s)), Success)
+	want(t, "record", h.call("cuEventRecord", uint64(e), uint64(s)), Success)
+	want(t, "wait", h.call("cuStreamWaitEvent", 0, uint64(e), 0), Success)
+	want(t, "copy", h.call("cuMemcpyDtoDAsync_v2", b+8, a, 6, uint64(s)), Success)
+	for _, f := range []string{"cuStreamQuery", "cuStreamSynchronize"} {
+		want(t, f, h.call(f, uint64(s)), Success)
+	}
+	want(t, "the event", h.call("cuEventQuery", uint64(e)), Success)
+	want(t, "synchronize", h.call("cuCtxSynchronize"), Success)
+	if got := h.read(b, 16); string(got) != sevens+"\x00hello\x07\x07" {
+		t.Errorf("before the launch: %q", got)
+	}
+	var free, total, pooled uint64
+	want(t, "pool", h.call("cuMemAllocAsync", word(unsafe.Pointer(&pooled)), 100, uint64(s)), Success)
+	want(t, "pool", h.call("cuMemFreeAsync", pooled, uint64(s)), Success)
+	want(t, "memory", h.call("cuMemGetInfo_v2", word(unsafe.Pointer(&free)), word(unsafe.Pointer(&total))), Success)
+	if total != floatingMemory || total-free < 3<<20 || total-free > 4<<20 {
+		t.Errorf("%d of %d bytes are free", free, total)
+	}
+	if n := h.contexts(); len(n) != 0 {
+		t.Fatalf("contexts of %d bytes before the launch", n)
+	}
+	gone := h.alloc(1 << 20)
+	want(t, "free", h.call("cuMemFree_v2", gone), Success)
+	want(t, "launch", h.launch(inc, b+8, 6), Success)
+	if n := h.contexts(); !slices.Equal(n, []uint64{0}) {
+		t.Errorf("contexts of %d bytes", n)
+	}
+	if got := h.read(b, 16); string(got) != sevens+"\x01ifmmp\x07\x07" {
+		t.Errorf("after it: %q", got)
+	}
+	if got := h.read(a, 8); string(got) != "\x00hello\x00\x00" {
+		t.Errorf("after it: %q", got)
+	}
+	want(t, "a copy in the stream", h.call("cuMemcpyDtoDAsync_v2", a, b, 8, uint64(s)), Success)
+	want(t, "synchronize", h.call("cuStreamSynchronize", uint64(s)), Success)
+	if got := h.read(a, 8); !bytes.Equal(got, bytes.Repeat([]byte{7}, 8)) {
+		t.Errorf("copied: %q", got)
+	}
+	c := h.alloc(1 << 20) // by the device
+	want(t, "free what was recorded", h.call("cuMemFree_v2", b), Success)
+	want(t, "free what was not", h.call("cuMemFree_v2", c), Success)
+	want(t, "a launch on what was freed", h.launch(inc, b, 1), Success)
+	want(t, "its end", h.call("cuCtxSynchronize"), ErrorIllegalAddress)
+	want(t, "destroy", h.call("cuCtxDestroy_v2", uint64(x)), Success)
+}
+
+// TestNeverBegins: a program that launches nothing needs no GPU, and its context ends.
+func TestNeverBegins(t *testing.T) {
+	h, x := newFloating(t, drivertest.Options{})
+	m, _ := h.load(incPTX, "inc")
+	p := h.alloc(1 << 20)
+	want(t, "set", h.call("cuMemsetD8_v2", p, 1, 1<<20), Success)
+	want(t, "unload", h.call("cuModuleUnload", uint64(m)), Success)
+	want(t, "destroy", h.call("cuCtxDestroy_v2", uint64(x)), Success)
+	if n := h.contexts(); len(n) != 0 {
+		t.Errorf("contexts of %d bytes", n)
+	}
+	if n := len(h.c.d.reserved.pieces); n != 0 {
+		t.Errorf("%d pieces of addresses are still kept", n)
+	}
+	var y Handle
+	want(t, "another", h.call("cuCtxCreate_v2", word(unsafe.Pointer(&y)), 0, 0), Success)
+	if !get[Context](&h.c.d.objects, y).pending() {
+		t.Error("the next context has a GPU from the start")
+	}
+}
+
+// TestBeginsAtOnce: what can't be recorded begins the task and is carried out.
+func TestBeginsAtOnce(t *testing.T) {
+	for name, f := range map[string]func(h *floating) Result{
+		"a function that is not recorded": func(h *floating) Result {
+			var limit uint64
+			return h.call("cuCtxGetLimit", word(unsafe.Pointer(&limit)), abi.LimitHeapBytes)
+		},
+		"an event with a time": func(h *floating) Result {
+			var e Handle
+			want(h.t, "event", h.call("cuEventCreate", word(unsafe.Pointer(&e)), 0), Success)
+			return h.call("cuEventRecord", uint64(e), 0)
+		},
+		"code that is not PTX": func(h *floating) Result {
+			var m Handle
+			return h.call("cuModuleLoadData", word(unsafe.Pointer(&m)), word(startOf([]byte(".version 7.0\nnonsense\x00"))))
+		},
+		"a copy over the bound": func(h *floating) Result {
+			b := make([]byte, 65<<20)
+			return h.call("cuMemcpyHtoD_v2", h.alloc(uint64(len(b))), word(startOf(b)), uint64(len(b)))
+		},
+		"memory close to the limit": func(h *floating) Result {
+			h.alloc(floatingMemory - 8<<20)
+			return Success
+		},
+		"stream-ordered memory close to the limit": func(h *floating) Result {
+			var p uint64
+			return h.call("cuMemAllocAsync", word(unsafe.Pointer(&p)), floatingMemory-8<<20, 0)
+		},
+		"a second context": func(h *floating) Result {
+			var x Handle
+			return h.call("cuCtxCreate_v2", word(unsafe.Pointer(&x)), 0, 0)
+		},
+		"a primary context beside it": func(h *floating) Result {
+			var x Handle
+			return h.call("cuDevicePrimaryCtxRetain", word(unsafe.Pointer(&x)), 0)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, x := newFloating(t, drivertest.Options{})
+			p := h.alloc(100)
+			want(t, "set", h.call("cuMemsetD8_v2", p, 3, 100), Success)
+			before := h.contexts()
+			want(t, name, f(h), Success)
+			if len(before) != 0 || len(h.contexts()) == 0 || get[Context](&h.c.d.objects, x).pending() {
+				t.Errorf("contexts %d before, %d after", before, h.contexts())
+			}
+			want(t, "make it current", h.call("cuCtxSetCurrent", uint64(x)), Success)
+			if got := h.read(p, 100); !bytes.Equal(got, bytes.Repeat([]byte{3}, 100)) {
+				t.Errorf("it holds %q", got)
+			}
+		})
+	}
+}
+
+// TestTooMuch: what no GPU could hold fails at once, without one.
+func TestTooMuch(t *testing.T) {
+	h, _ := newFloating(t, drivertest.Options{})
+	h.alloc(floatingMemory / 2)
+	var p uint64
+	for _, n := range []uint64{floatingMemory, floatingMemory/2 + 1, 1<<64 - 1} {
+		want(t, "allocate", h.call("cuMemAlloc_v2", word(unsafe.Pointer(&p)), n), ErrorOutOfMemory)
+	}
+	if n := h.contexts(); len(n) != 0 {
+		t.Errorf("contexts of %d bytes", n)
+	}
+}
+
+// TestFailedStart: a task that got no GPU may begin later.
+func TestFailedStart(t *testing.T) {
+	h, _ := newFloating(t, drivertest.Options{})
+	_, inc := h.load(incPTX, "inc")
+	p := h.alloc(4)
+	h.mu.Lock()
+	h.refuse = 1
+	h.mu.Unlock()
+	if r := h.launch(inc, p, 4); r == Success {
+		t.Error("launched without a GPU")
+	}
+	want(t, "set", h.call("cuMemsetD8_v2", p, 1, 4), Success)
+	want(t, "launch", h.launch(inc, p, 4), Success)
+	if got := h.read(p, 4); string(got) != "\x02\x02\x02\x02" {
+		t.Errorf("%q", got)
+	}
+}
+
+// TestLateErrors: an error of the host's compiler is the result of what uses the module.
+func TestLateErrors(t *testing.T) {
+	h, _ := newFloating(t, drivertest.Options{})
+	bad := "\n" + incPTX // parsed, but refused by the host, which wants a directive first
+	m, f := h.load(bad, "inc")
+	_, good := h.load(incPTX, "inc")
+	_, missing := h.load(incPTX, "missing")
+	p := h.alloc(4)
+	want(t, "a kernel of a bad module", h.launch(f, p, 4), ErrorInvalidPtx)
+	want(t, "the module", h.call("cuModuleUnload", uint64(m)), ErrorInvalidPtx)
+	want(t, "another's", h.launch(good, p, 4), Success)
+	want(t, "a kernel that is not there", h.launch(missing, p, 4), ErrorNotFound)
+	text := append([]byte("none"), 0)
+	h2, _ := newFloating(t, drivertest.Options{})
+	m, _ = h2.load(incPTX, "inc")
+	want(t, "a name that is none", h2.call("cuModuleGetFunction", word(unsafe.Pointer(&f)), uint64(m), word(startOf(text))), ErrorNotFound)
+}
+
+// TestEndsWhileBeginning: a context may be destroyed while its task waits for a GPU, and the thread
+// that waits has its signals and then an error.
+func TestEndsWhileBeginning(t *testing.T) {
+	host, err := drivertest.NewHost(drivertest.Options{
+		SharedBytes: 32 << 20, MemoryBytes: floatingMemory, NeverReady: true, Features: abi.AllFeatures &^ abi.FeatureIdentity,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &floating{Host: host, t: t}
+	d := New(Options{Hooks: silent{t}, Open: func(context.Context) (driver.Bus, error) { return h, nil }})
+	want(t, "init", d.Init(), Success)
+	h.c = d.thread(NewThread(1, 16))
+	d.addresses.Store(&driver.AddressRange{Base: drivertest.PlacesBase, Bytes: drivertest.PlacesBytes, Grain: drivertest.PlacesGrain})
+	var x Handle
+	want(t, "create", h.call("cuCtxCreate_v2", word(unsafe.Pointer(&x)), 0, 0), Success)
+	p := h.alloc(1 << 20)
+	var limit uint64
+	args := []uint64{word(unsafe.Pointer(&limit)), 0}
+	want(t, "what begins the task", h.callOnce("cuCtxGetLimit", args...), again)
+	want(t, "it waits", d.Again(h.c.t), again)
+	other := &floating{Host: host, t: t, c: d.thread(NewThread(2, 16))}
+	want(t, "make it current", other.call("cuCtxSetCurrent", uint64(x)), Success)
+	want(t, "free meanwhile", other.call("cuMemFree_v2", p), Success)
+	want(t, "set meanwhile", other.callOnce("cuMemsetD8_v2", p, 0, 1), again)
+	want(t, "destroy", other.call("cuCtxDestroy_v2", uint64(x)), Success)
+	for _, c := range []*Call{h.c, other.c} {
+		if r, _ := c.done(d.Again(c.t)); r != ErrorContextIsDestroyed {
+			t.Errorf("the call that waited: %v", r)
+		}
+	}
+	if d.unbegun.Load() != nil {
+		t.Error("a context without a task is left")
+	}
+	if err := d.gpu.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNotLazy: a context has a GPU from the start where GPUs may differ, where it does not float, and
+// where the program's user wants that.
+func TestNotLazy(t *testing.T) {
+	all := abi.AllFeatures &^ abi.FeatureIdentity
+	for name, c := range map[string]struct {
+		features abi.Features
+		variable string
+	}{
+		"GPUs that differ": {all &^ abi.FeatureAlike, ""}, "no addresses for all GPUs": {all &^ abi.FeatureChosenAddresses, ""},
+		"one GPU": {all &^ abi.FeatureFloating, ""}, "turned off": {all, "OFF"},
+	} {
+		t.Setenv(lazyVariable, c.variable)
+		h, x := newFloating(t, drivertest.Options{Features: c.features})
+		if x := get[Context](&h.c.d.objects, x); x.task != nil || x.gpu == nil {
+			t.Errorf("%s: the context has no GPU", name)
+		}
+	}
+}
+
+// TestRecordedNames: all of them are functions that are built.
+func TestRecordedNames(t *testing.T) {
+	for _, name := range recordedNames {
+		if i, ok := functionNumbers[name]; !ok || calls[i] == nil {
+			t.Errorf("%s is not built", name)
+		}
+	}
+}
