@@ -80,6 +80,7 @@ func TestTasksOutliveTheDaemon(t *testing.T) {
 // second of its end, and others notice nothing.
 func TestTasksOfTheDead(t *testing.T) {
 	h := newTaskHost(t, 2)
+	h.Timeout = soon
 	by := h.guest(api.VMSpec{Name: "by"})
 	bystander := h.begin(by, 600*mib)
 	dead := h.guest(api.VMSpec{Name: "dead"})

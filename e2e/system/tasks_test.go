@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
@@ -142,6 +143,21 @@ func (h *taskHost) gpuOf(c *driver.Context) int {
 
 const mib = 1 << 20
 
+// soon is how long tests wait for what takes a second at most, however busy the host is: what never comes
+// fails them long before they are out of time.
+const soon = 40 * time.Second
+
+// staysWaiting waits until a guest's task waits for a reason, and fails if the task is placed instead.
+func (h *taskHost) staysWaiting(vm string, why abi.WaitReason) {
+	h.t.Helper()
+	h.untilTask("a task that waits for "+why.String(), vm, func(x api.Task) bool {
+		if placed(x) {
+			h.t.Fatalf("%s's task has %d bytes of %s, and should wait for %v", vm, x.MemoryBytes, x.GPU, why)
+		}
+		return x.Why == why.String()
+	})
+}
+
 // TestTasksFillFourGPUs has tasks of several guests fill four GPUs. Each is on the GPU that has room,
 // with the memory that it asked for and no more; one waits and begins when another ends; and what
 // they compute is right.
@@ -240,7 +256,7 @@ func TestTaskRequests(t *testing.T) {
 	first := h.begin(dev, 300*mib)
 	// What is beyond a's limit beside a's other contexts waits for those.
 	w := h.submit(dev, 201*mib)
-	h.untilTask("a task that waits for its guest's own", "a", func(x api.Task) bool { return x.Why == abi.WaitGuest.String() })
+	h.untilTask("a task that waits for its guest's own", "a", func(x api.Task) bool { return x.Why == abi.WaitGuest.String() }) // beside one that is placed
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +313,7 @@ func TestTasksReserved(t *testing.T) {
 		t.Errorf("a guest was promised what a task has: %v", err)
 	}
 	w := h.submit(h.guest(api.VMSpec{Name: "b"}), 424*mib+1)
-	h.untilTask("a task that waits", "b", func(x api.Task) bool { return x.Why == abi.WaitMemory.String() })
+	h.staysWaiting("b", abi.WaitMemory)
 	cordoned := true
 	if _, err := h.Client.UpdateGPU(ctx, "gpu0", api.GPUUpdate{Cordoned: &cordoned}); err != nil {
 		t.Fatal(err)
@@ -319,6 +335,7 @@ func TestTasksReserved(t *testing.T) {
 func TestTaskShares(t *testing.T) {
 	ctx := t.Context()
 	h := newTaskHost(t, 2)
+	h.Timeout = soon // a second of both GPUs' time is enough
 	const iterations = 150
 	for i := range 2 {
 		busy(t, h.Host, api.VMSpec{Name: fmt.Sprint("pinned", i), GPU: fmt.Sprint("gpu", i), MemoryLimitBytes: 100 * mib}, iterations)
