@@ -24,12 +24,14 @@ const ControlSocket = "control.sock"
 // control is the guest's side of its connections to daemons. A restarted daemon makes a new
 // connection.
 type control struct {
-	pages  []*ipc.ControlPage
-	quit   func() // ends the guest
-	drain  func(ipc.Drain)
-	place  func(ipc.Place)
-	leave  func(ipc.Leave)
-	alone  func() // called when no daemon is connected any more
+	pages []*ipc.ControlPage
+	quit  func() // ends the guest
+	drain func(ipc.Drain)
+	place func(ipc.Place)
+	leave func(ipc.Leave)
+	// alone is called when no daemon is connected any more, with mu held: what a daemon decides that
+	// connects then comes later.
+	alone  func()
 	log    *slog.Logger
 	stderr *Stderr // nil: daemons can't replace it
 
@@ -149,10 +151,14 @@ func (c *control) serveDaemon(conn *ipc.Conn) error {
 func (c *control) drop(conn *ipc.Conn) {
 	c.mu.Lock()
 	delete(c.conns, conn)
-	alone := len(c.conns) == 0
+	c.tellAlone()
 	c.mu.Unlock()
 	logClose(c.log, conn.Close())
-	if alone && c.alone != nil {
+}
+
+// tellAlone calls alone if no daemon is connected. Preconditions: mu is held.
+func (c *control) tellAlone() {
+	if len(c.conns) == 0 && c.alone != nil {
 		c.alone()
 	}
 }

@@ -112,13 +112,10 @@ func (c *control) addTask(t ipc.Task) {
 		return
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.tasks = append(c.tasks, t)
-	alone := len(c.conns) == 0
 	c.broadcastTask(ipc.KindTask, t)
-	c.mu.Unlock()
-	if alone && c.alone != nil {
-		c.alone()
-	}
+	c.tellAlone()
 }
 
 // dropTask tells them that the context is gone, and its executor with it.

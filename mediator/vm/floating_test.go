@@ -173,3 +173,31 @@ func TestNewestDecision(t *testing.T) {
 		t.Errorf("the grant was lost: %+v", got)
 	}
 }
+
+// TestNobodyDecidesComesFirst: contexts are told that no daemon decides before another daemon can connect,
+// whose reason would be taken for the older one otherwise.
+func TestNobodyDecidesComesFirst(t *testing.T) {
+	b, dial := floatingExecutors(t)
+	told := make(chan bool, 2)
+	b.daemons.alone = func() {
+		free := b.daemons.mu.TryLock()
+		if free {
+			b.daemons.mu.Unlock()
+		}
+		told <- !free
+		b.waitForDaemon()
+	}
+	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Generation: 1}, Floats: true, Task: abi.TaskRequest{Memory: 1}})
+	if !<-told {
+		t.Error("a daemon could connect after a context had asked, and before it knew that nobody decides")
+	}
+	serve := dial()
+	var hello ipc.Hello
+	next(t, serve, ipc.KindHello, &hello)
+	if err := serve.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !<-told {
+		t.Error("another daemon could connect before contexts knew that the last one had gone")
+	}
+}
