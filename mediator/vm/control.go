@@ -24,14 +24,12 @@ const ControlSocket = "control.sock"
 // control is the guest's side of its connections to daemons. A restarted daemon makes a new
 // connection.
 type control struct {
-	pages []*ipc.ControlPage
-	quit  func() // ends the guest
-	drain func(ipc.Drain)
-	place func(ipc.Place)
-	leave func(ipc.Leave)
-	// alone is called when no daemon is connected any more, with mu held: what a daemon decides that
-	// connects then comes later.
-	alone  func()
+	pages  []*ipc.ControlPage
+	quit   func() // ends the guest
+	drain  func(ipc.Drain)
+	place  func(ipc.Place)
+	leave  func(ipc.Leave)
+	alone  func() // called when no daemon is connected any more
 	log    *slog.Logger
 	stderr *Stderr // nil: daemons can't replace it
 
@@ -151,14 +149,10 @@ func (c *control) serveDaemon(conn *ipc.Conn) error {
 func (c *control) drop(conn *ipc.Conn) {
 	c.mu.Lock()
 	delete(c.conns, conn)
-	c.tellAlone()
+	alone := len(c.conns) == 0
 	c.mu.Unlock()
 	logClose(c.log, conn.Close())
-}
-
-// tellAlone calls alone if no daemon is connected. Preconditions: mu is held.
-func (c *control) tellAlone() {
-	if len(c.conns) == 0 && c.alone != nil {
+	if alone && c.alone != nil {
 		c.alone()
 	}
 }

@@ -11,6 +11,6 @@
 // channel; a process carries the calls to its executor as messages and the answers back to the
 // device; control tells the daemons of contexts, channels and handles.
 //
-// Locks: process.vectors is taken before process.mu and the device's lock, and control.mu before
-// executors.mu or process.mu; executors.mu is held alone. The device calls its backend without a lock.
+// Locks: process.vectors is taken before process.mu, and that before the device's lock and control.mu;
+// executors.mu is held alone. The device calls its backend without a lock.
 package vm

@@ -81,6 +81,11 @@ func (b *executors) place(pl ipc.Place) {
 func (p *process) tell(pl ipc.Place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.tellLocked(pl)
+}
+
+// tellLocked is tell. Preconditions: mu is held.
+func (p *process) tellLocked(pl ipc.Place) {
 	if pl.Left != p.moves.times && pl.Reason == 0 {
 		return // the context has left since, or never was there
 	}
@@ -94,16 +99,32 @@ func (p *process) tell(pl ipc.Place) {
 	p.placed <- pl // there is room: mu is held, and this alone sends
 }
 
-// waitForDaemon tells the contexts that wait for a GPU that nobody decides now.
+// waitForDaemon tells the contexts that wait for a GPU that nobody decides now. It does not if a daemon
+// has connected meanwhile: what that one says would be taken for the older reason.
 func (b *executors) waitForDaemon() {
 	b.mu.Lock()
 	processes := b.processes
 	b.mu.Unlock()
 	for _, p := range processes {
-		if p != nil && p.task != nil {
-			p.tell(ipc.Place{Slot: p.ref.Slot, Generation: p.ref.Generation, Reason: uint32(abi.WaitDaemon)})
+		if p == nil || p.task == nil {
+			continue
 		}
+		p.mu.Lock()
+		if !b.daemons.connected() {
+			p.tellLocked(ipc.Place{Slot: p.ref.Slot, Generation: p.ref.Generation, Reason: uint32(abi.WaitDaemon)})
+		}
+		p.mu.Unlock()
 	}
+}
+
+// connected reports whether a daemon is connected.
+func (c *control) connected() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.conns) > 0
 }
 
 // addTask tells the daemons, present and future, of a context that asks for a GPU.
@@ -112,10 +133,13 @@ func (c *control) addTask(t ipc.Task) {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.tasks = append(c.tasks, t)
+	alone := len(c.conns) == 0
 	c.broadcastTask(ipc.KindTask, t)
-	c.tellAlone()
+	c.mu.Unlock()
+	if alone && c.alone != nil {
+		c.alone()
+	}
 }
 
 // dropTask tells them that the context is gone, and its executor with it.

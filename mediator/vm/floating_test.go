@@ -174,30 +174,24 @@ func TestNewestDecision(t *testing.T) {
 	}
 }
 
-// TestNobodyDecidesComesFirst: contexts are told that no daemon decides before another daemon can connect,
-// whose reason would be taken for the older one otherwise.
-func TestNobodyDecidesComesFirst(t *testing.T) {
+// TestNobodyDecidesComesLate: contexts are not told that nobody decides once another daemon has connected,
+// whose reason that would replace for good.
+func TestNobodyDecidesComesLate(t *testing.T) {
 	b, dial := floatingExecutors(t)
-	told := make(chan bool, 2)
-	b.daemons.alone = func() {
-		free := b.daemons.mu.TryLock()
-		if free {
-			b.daemons.mu.Unlock()
-		}
-		told <- !free
-		b.waitForDaemon()
-	}
-	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Generation: 1}, Floats: true, Task: abi.TaskRequest{Memory: 1}})
-	if !<-told {
-		t.Error("a daemon could connect after a context had asked, and before it knew that nobody decides")
+	p := newProcess(b, vgpu.ContextRef{})
+	p.task = &ipc.Task{}
+	b.processes[0] = p
+	defer func() { b.processes[0] = nil }()
+	b.waitForDaemon()
+	if got := <-p.placed; abi.WaitReason(got.Reason) != abi.WaitDaemon {
+		t.Errorf("without a daemon: %+v", got)
 	}
 	serve := dial()
 	var hello ipc.Hello
 	next(t, serve, ipc.KindHello, &hello)
-	if err := serve.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if !<-told {
-		t.Error("another daemon could connect before contexts knew that the last one had gone")
+	p.tell(ipc.Place{Reason: uint32(abi.WaitMemory)})
+	b.waitForDaemon() // since the daemon before has gone
+	if got := <-p.placed; abi.WaitReason(got.Reason) != abi.WaitMemory {
+		t.Errorf("beside a new daemon: %+v", got)
 	}
 }
