@@ -227,9 +227,12 @@ func (t *silentGuest) settle() {
 func (s *Service) removeSilent(t *silentGuest) {
 	socket := ""
 	if t.saved != nil {
+		executors := t.saved.executors() // while its process lives, which is their parent
 		if err := t.saved.kill(); err != nil {
 			s.log.Error("end a guest that can't be contacted", "guest", t.name, "err", err)
 		}
+		// What they have on GPUs is kept for them until then.
+		awaitEnds(s.log, t.name, executors)
 		if err := s.sandboxes.Release(t.saved.Spec.Sandbox); err != nil {
 			s.log.Warn("remove what a guest left", "guest", t.name, "err", err)
 		}

@@ -2,14 +2,11 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	taskplace "vgpud/fairshare/place"
 	"vgpud/gpu"
@@ -214,35 +211,6 @@ func (s *Service) dropTasks(g *guest) {
 			t.Remove(s.clock.Now(), g.spec.Name)
 		})
 		s.tasks.notify()
-	}
-}
-
-// executorsEndLimit is how long a dead guest's executors may take to end, which they do when they
-// notice. What they have is granted anew after that, even if they are stuck.
-const executorsEndLimit = 500 * time.Millisecond
-
-// awaitExecutors waits until the executors have ended that the guest's pages name. A page may name any
-// process, whose end is waited for in vain.
-func (g *guest) awaitExecutors() {
-	until := time.Now().Add(executorsEndLimit)
-	for _, p := range g.all() {
-		for slot := range ipc.MaxContexts {
-			pid := p.page.Context(slot).PID()
-			if pid == 0 {
-				continue
-			}
-			fd, err := unix.PidfdOpen(pid, 0)
-			if err != nil {
-				continue // it has ended
-			}
-			for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-				left := max(time.Until(until), 0)
-				_, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(left.Milliseconds()))
-			}
-			if err := errors.Join(err, unix.Close(fd)); err != nil {
-				g.device.log.Debug("wait for a dead guest's executors", "guest", g.spec.Name, "err", err)
-			}
-		}
 	}
 }
 

@@ -3,8 +3,12 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -16,6 +20,7 @@ import (
 	"vgpud/mediator/statefile"
 	"vgpud/mediator/tasks"
 	"vgpud/mediator/vgpu/abi"
+	"vgpud/mediator/vm"
 )
 
 // roomyGPU is an idle GPU with memory.
@@ -275,5 +280,52 @@ func TestSettingsOfAGuestThatLeaves(t *testing.T) {
 	})
 	if !errors.Is(err, tasks.ErrUnknownGuest) {
 		t.Errorf("the guest is there after its end: %v", err)
+	}
+}
+
+// TestExecutorsOfTheSilent: what a guest had whose process ended while no daemon ran is another's once its
+// executors have ended, or are stuck for too long.
+func TestExecutorsOfTheSilent(t *testing.T) {
+	dir := runDir(t)
+	d := startDaemonOf(t, dir, roomyGPU{}, statefile.Files{}, "gpu0")
+	v := d.createVM(api.VMSpec{Name: "a", BAR2Bytes: 16 << 20, Float: true})
+	if _, err := attach(t, v.Socket).NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: 40 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	executors := d.executors("a")
+	if len(executors) != 1 {
+		t.Fatalf("executors: %v", executors)
+	}
+	saved, err := readState(d.service.guestDir("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stuck int
+	for _, stuck = range executors {
+		if !slices.Contains(saved.executors(), stuck) {
+			t.Errorf("executor %d is not among %v", stuck, saved.executors())
+		}
+		if err := unix.Kill(stuck, unix.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if err := unix.Kill(stuck, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+			t.Error(err)
+		}
+	})
+	d.stop()
+	begun := time.Now()
+	// Its process is killed by the next daemon, which can't contact it without its socket.
+	if err := os.Remove(filepath.Join(d.service.guestDir("a"), vm.ControlSocket)); err != nil {
+		t.Fatal(err)
+	}
+	d = startDaemonOf(t, dir, roomyGPU{}, statefile.Files{}, "gpu0")
+	until(t, "the guest is gone", func() bool {
+		_, err := d.service.VM("a")
+		return errors.Is(err, api.ErrNotFound)
+	})
+	if took := time.Since(begun); !ended(stuck) && took < executorsEndLimit {
+		t.Errorf("what a stuck executor has is another's after %v", took)
 	}
 }
