@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -300,32 +302,73 @@ func TestExecutorsOfTheSilent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var stuck int
-	for _, stuck = range executors {
-		if !slices.Contains(saved.executors(), stuck) {
-			t.Errorf("executor %d is not among %v", stuck, saved.executors())
-		}
-		if err := unix.Kill(stuck, unix.SIGSTOP); err != nil {
-			t.Fatal(err)
+	for _, pid := range executors {
+		if !slices.Contains(saved.executors(), pid) {
+			t.Errorf("executor %d is not among %v", pid, saved.executors())
 		}
 	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root starts processes of other users")
+	}
+	d.stop()
+	// A user that no other process has.
+	const user = 0x7ea5_0017
+	saved.Spec.Sandbox = &ipc.Sandbox{UID: user, GID: user}
+	text, err := json.Marshal(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(d.service.guestDir("a"), stateFile), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	// One that does not end, although its parent has.
+	stuck := exec.Command("sleep", "600")
+	stuck.SysProcAttr = &unix.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: unix.SIGKILL}
+	if err := stuck.Start(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
-		if err := unix.Kill(stuck, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := stuck.Process.Kill(); err != nil {
 			t.Error(err)
 		}
+		_ = stuck.Wait() // it was killed
 	})
-	d.stop()
-	begun := time.Now()
 	// Its process is killed by the next daemon, which can't contact it without its socket.
 	if err := os.Remove(filepath.Join(d.service.guestDir("a"), vm.ControlSocket)); err != nil {
 		t.Fatal(err)
 	}
+	killed := make(chan time.Time, 1)
+	go func() {
+		until(t, "its process is killed", func() bool { return ended(v.PID) })
+		killed <- time.Now()
+	}()
 	d = startDaemonOf(t, dir, roomyGPU{}, statefile.Files{}, "gpu0")
 	until(t, "the guest is gone", func() bool {
 		_, err := d.service.VM("a")
 		return errors.Is(err, api.ErrNotFound)
 	})
-	if took := time.Since(begun); !ended(stuck) && took < executorsEndLimit {
+	const seen = 50 * ms // after it was killed
+	if took := time.Since(<-killed); took < executorsEndLimit-seen {
 		t.Errorf("what a stuck executor has is another's after %v", took)
+	}
+}
+
+// TestTermsHoldOnAllGPUs: what a guest that floats is granted later holds on each of its GPUs.
+func TestTermsHoldOnAllGPUs(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0", "gpu1", "gpu2")
+	d.floating("a")
+	weight, limit := 3.0, 0.5
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight, Cap: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	all := d.guest("a").all()
+	if len(all) != 3 {
+		t.Errorf("on %d GPUs", len(all))
+	}
+	for _, p := range all {
+		until(t, "its terms on "+p.device.config.Name, func() bool {
+			terms := p.page.Terms()
+			return terms.Weight == weight && terms.Cap == limit
+		})
 	}
 }
