@@ -216,6 +216,13 @@ func (g *guest) allowMemory(limit uint64) {
 	}
 }
 
+// largestLimit returns the largest limit of GPU memory that the guest has had; 0 is none.
+func (g *guest) largestLimit() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mostMemory
+}
+
 // domainNow returns what is known of the guest's domain.
 func (g *guest) domainNow() ipc.Domain {
 	g.mu.Lock()

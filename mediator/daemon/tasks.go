@@ -392,7 +392,8 @@ func (s *Service) taskGPUs() []tasks.GPU {
 }
 
 // plainMemory returns the GPU memory that a guest that floats has on a GPU in contexts that don't
-// float, which are of drivers of older versions.
+// float, which are of drivers of older versions. The guest's processes say how much that is: it is no
+// more than the guest's limit leaves beside what it was granted, whatever they say.
 //
 // Preconditions: s.mu is held, so that the page stays open.
 func (s *Service) plainMemory(g *guest, p *presence) (sum uint64) {
@@ -406,7 +407,11 @@ func (s *Service) plainMemory(g *guest, p *presence) (sum uint64) {
 			sum += p.page.Context(slot).MemoryTaken()
 		}
 	}
-	return min(sum, g.spec.MemoryLimit)
+	left := g.largestLimit()
+	for _, x := range placed {
+		left -= min(x.Request.Memory, left)
+	}
+	return min(sum, left)
 }
 
 // there returns on which of its GPUs a guest has contexts, or may have at any time.

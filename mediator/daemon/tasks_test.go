@@ -372,3 +372,33 @@ func TestTermsHoldOnAllGPUs(t *testing.T) {
 		})
 	}
 }
+
+// TestPlainMemoryOfAFloatingGuest: what a guest's processes say that its contexts have which don't float
+// is kept from others, but no more than the guest may have beside what it was granted.
+func TestPlainMemoryOfAFloatingGuest(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+	dev := d.floatingWithin("a", 30<<20)
+	if _, err := dev.NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: 20 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	g := d.guest("a")
+	says := func(memory uint64) {
+		t.Helper()
+		m := g.page.Memory(7, 1<<40)
+		m.Give(g.page.Context(7).MemoryTaken())
+		m.Give(-memory) // no daemon and no limit is asked
+		if got := g.page.Context(7).MemoryTaken(); got != memory {
+			t.Fatalf("the page says %d bytes, want %d", got, memory)
+		}
+	}
+	for _, c := range []struct{ says, pinned uint64 }{{0, 0}, {6 << 20, 6 << 20}, {30 << 20, 10 << 20}, {1 << 39, 10 << 20}} {
+		says(c.says)
+		d.service.admission.Lock()
+		got := d.service.taskGPUs()[0].Pinned
+		d.service.admission.Unlock()
+		if got != c.pinned {
+			t.Errorf("it says %d bytes, and %d are kept for it, want %d", c.says, got, c.pinned)
+		}
+	}
+	says(0)
+}
