@@ -330,66 +330,6 @@ func TestTasksReserved(t *testing.T) {
 	}
 }
 
-// TestTaskShares: the weight of a guest that floats, and its cap, hold on each GPU where it has
-// contexts.
-func TestTaskShares(t *testing.T) {
-	ctx := t.Context()
-	h := newTaskHost(t, 2)
-	h.Timeout = soon // a second of both GPUs' time is enough
-	const iterations = 150
-	for i := range 2 {
-		busy(t, h.Host, api.VMSpec{Name: fmt.Sprint("pinned", i), GPU: fmt.Sprint("gpu", i), MemoryLimitBytes: 100 * mib}, iterations)
-	}
-	dev := h.guest(api.VMSpec{Name: "floats", Weight: 4, MemoryLimitBytes: 1000 * mib})
-	for range 2 {
-		keepBusy(t, "floats", h.begin(dev, 500*mib), iterations) // one on each
-	}
-	// others returns the part of each GPU's time that the other guest there had in an interval.
-	others := func() (parts [2]float64) {
-		t.Helper()
-		const enough = 0.25
-		sample := func() (busy, used [2]float64) {
-			gpus, err := h.Client.GPUs(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range busy {
-				busy[i], used[i] = gpus[i].BusySeconds, h.VM(fmt.Sprint("pinned", i)).GPUSeconds
-			}
-			return busy, used
-		}
-		busy0, used0 := sample()
-		h.Until("time of both GPUs", func() error {
-			busy, used := sample()
-			for i := range parts {
-				if busy[i]-busy0[i] < enough {
-					return fmt.Errorf("%.3f s of GPU %d, want %v", busy[i]-busy0[i], i, enough)
-				}
-				parts[i] = (used[i] - used0[i]) / (busy[i] - busy0[i])
-			}
-			return nil
-		})
-		return parts
-	}
-	// Not in every interval: a guest that the host gives no processor has no work.
-	h.Until("shares by weight", func() error {
-		if got := others(); max(got[0], got[1]) > 0.35 {
-			return fmt.Errorf("beside a guest of weight 4 others had %.3f of the GPUs", got)
-		}
-		return nil
-	})
-	limit := 0.2
-	if _, err := h.Client.UpdateVM(ctx, "floats", api.VMUpdate{Cap: &limit}); err != nil {
-		t.Fatal(err)
-	}
-	h.Until("the cap to hold", func() error {
-		if got := others(); min(got[0], got[1]) < 0.65 {
-			return fmt.Errorf("beside a guest with a cap of 0.2 others had %.3f of the GPUs", got)
-		}
-		return nil
-	})
-}
-
 // oldBus is the bus of a device of version 1.2, as a driver sees it that knows no newer one.
 type oldBus struct{ driver.Bus }
 
