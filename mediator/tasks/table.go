@@ -36,6 +36,12 @@ type Guest struct {
 	Weight, Guarantee float64
 	// Memory is the limit in bytes of all its tasks together.
 	Memory uint64
+	// Own is the memory in bytes that the GPUs' driver needs for each task beside what that asks for.
+	Own uint64
+	// Urgent guests come first, and tasks of others leave for theirs.
+	Urgent bool
+	// OnHost bounds the bytes of its tasks that have left their GPUs; 0 is no bound.
+	OnHost uint64
 	// GPUs are those where its tasks may go; 0 is all.
 	GPUs place.Set
 }
@@ -52,13 +58,22 @@ type GPU struct {
 	Closed bool
 }
 
-// Decision is what to tell a guest about one of its tasks. One of Granted, Code and Reason is set.
+// Decision is what to tell a guest about one of its tasks. One of Granted, Leave, Code and Reason is set.
 type Decision struct {
 	Key Key
 	// Granted is the memory that the task has on GPU from now on, in bytes, after it had waited.
 	GPU     int
 	Granted uint64
 	Waited  time.Duration
+	// Left is how often the task had left a GPU before. Want is the request for more memory that Granted
+	// answers, which may be less; 0 is none.
+	Left uint32
+	Want uint64
+	// Before is what a task had on GPU that got more memory there; see [Table.Shrink].
+	Before uint64
+	// Leave says that the task is to leave its GPU, for a reason: see [Table.Left] and [Table.Stayed].
+	Leave bool
+	Why   place.Why
 	// Code says that the task is gone, since it never gets a GPU.
 	Code abi.ErrorCode
 	// Reason is why it waits on.
@@ -69,10 +84,18 @@ type Decision struct {
 type Task struct {
 	Key     Key
 	Request Request
-	// Placed reports whether it is on GPU; else it waits, for Reason.
+	// State is [place.Waiting] too where its guest's own tasks keep it waiting. Placed reports whether it
+	// has memory on GPU; else it waits, for Reason, or is parked.
+	State  place.State
 	Placed bool
 	GPU    int
 	Reason abi.WaitReason
+	// Granted is what it has on GPU, in bytes, and OnHost what it has in the host's memory.
+	Granted, OnHost uint64
+	// Why is why it leaves or moves.
+	Why place.Why
+	// Left is how often it has left a GPU.
+	Left uint32
 	// Warps are the most that it has on its GPU at a time, if its guest said what it launches.
 	Warps uint64
 	// Asked is when it asked, and Waited how long it waited, or has waited until now.
@@ -92,6 +115,7 @@ type Table struct {
 	lastGID fairshare.GuestID
 	refused []Decision // not told yet
 	waits   Waits
+	moves   Moves
 	actions []place.Action
 	order   []*task // in order of asking
 }
@@ -115,7 +139,18 @@ type task struct {
 	waited time.Duration
 	told   bool
 	reason abi.WaitReason // as last told
+
+	granted uint64    // bytes on gpu
+	want    uint64    // more memory that it waits for; 0: none
+	leaves  bool      // it was told to leave, or to move
+	to      int       // the GPU that it moves to, or noGPU
+	why     place.Why // it leaves or moves
+	left    uint32    // how often it has left a GPU
+	onHost  uint64    // bytes of the host's memory that it has
 }
+
+// noGPU is the number of no GPU.
+const noGPU = -1
 
 // New returns the table of a host with these GPUs, of which there is at least one. placer chooses
 // among them.
@@ -137,7 +172,7 @@ func (t *Table) Admit(now time.Duration, name string, g Guest) error {
 	if old != nil {
 		id = old.id
 	}
-	if err := t.queue.Admit(now, id, place.Guest{Weight: g.Weight, Memory: g.Memory, Guarantee: g.Guarantee, GPUs: g.GPUs}); err != nil {
+	if err := t.queue.Admit(now, id, place.Guest{Weight: g.Weight, Memory: g.Memory, Guarantee: g.Guarantee, GPUs: g.GPUs, Urgent: g.Urgent}); err != nil {
 		return err
 	}
 	if old != nil {
@@ -153,11 +188,7 @@ func (t *Table) Admit(now time.Duration, name string, g Guest) error {
 
 // Check returns an error if no GPU could hold a guest's limit.
 func (t *Table) Check(memory uint64) error {
-	most := uint64(0)
-	for _, s := range t.gpus {
-		most = max(most, s.Memory)
-	}
-	if memory > most {
+	if most := t.largest(); memory > most {
 		return fmt.Errorf("limit of %d bytes: the largest GPU has %d: %w", memory, most, place.ErrNoGPU)
 	}
 	return nil
@@ -200,7 +231,7 @@ func (t *Table) Submit(now time.Duration, k Key, r Request) error {
 	if err != nil {
 		return err
 	}
-	x.bound()
+	t.bound(x)
 	switch {
 	case x.req.Memory > x.of.Memory:
 		t.refuse(x, abi.ErrorLimit)
@@ -212,29 +243,43 @@ func (t *Table) Submit(now time.Duration, k Key, r Request) error {
 	return nil
 }
 
-// bound has a task that asks for its guest's whole limit ask for what that is now.
-func (x *task) bound() {
-	if x.req.Whole {
-		x.req.Memory = x.of.Memory
+// bound has a task that asks for its guest's whole limit ask for what that is now, and for no more than
+// a GPU has for it. One that has left a GPU asks for what it had.
+func (t *Table) bound(x *task) {
+	if x.req.Whole && x.left == 0 {
+		x.req.Memory = t.whole(x.of)
 	}
+}
+
+// whole returns what a task asks for that asks for its guest's whole limit.
+func (t *Table) whole(g *guest) uint64 {
+	return min(g.Memory, max(t.largest()-min(g.Own, t.largest()), 1))
 }
 
 // follow has the queue know what a guest's tasks that wait there and ask for its whole limit ask for now.
 func (t *Table) follow(now time.Duration, g *guest) {
 	for _, x := range t.order {
-		if x.of != g || !x.req.Whole || x.placed || x.held || x.req.Memory == g.Memory {
+		if x.of != g || !x.req.Whole || x.placed || x.held || x.left > 0 || x.req.Memory == t.whole(g) {
 			continue
 		}
 		// It is the only one that the queue has of its guest, and the queue has admitted the limit.
-		if _, err := t.queue.Grow(now, x.id, g.Memory); err == nil {
-			x.bound()
+		if _, err := t.queue.Grow(now, x.id, t.whole(g)+g.Own); err == nil {
+			t.bound(x)
 		}
 	}
 }
 
+// largest returns the memory of the largest GPU.
+func (t *Table) largest() (most uint64) {
+	for _, s := range t.gpus {
+		most = max(most, s.Memory)
+	}
+	return most
+}
+
 // submit gives a task to the queue, or holds or refuses it. It reports whether the queue has it.
 func (t *Table) submit(now time.Duration, x *task) bool {
-	err := t.queue.Submit(now, x.id, x.of.id, requestOf(&x.req))
+	err := t.queue.Submit(now, x.id, x.of.id, x.request())
 	switch {
 	case err == nil:
 		return true
@@ -246,9 +291,10 @@ func (t *Table) submit(now time.Duration, x *task) bool {
 	return false
 }
 
-// requestOf returns a request as the queue has it.
-func requestOf(r *Request) place.Request {
-	return place.Request{Memory: r.Memory, Blocks: uint64(r.Blocks), Threads: r.Threads}
+// request returns a task's request as the queue has it.
+func (x *task) request() place.Request {
+	r := &x.req
+	return place.Request{Memory: r.Memory + x.of.Own, Own: x.of.Own, Blocks: uint64(r.Blocks), Threads: r.Threads}
 }
 
 func (t *Table) add(now time.Duration, k Key, r Request) (*task, error) {
@@ -260,7 +306,7 @@ func (t *Table) add(now time.Duration, k Key, r Request) (*task, error) {
 		return nil, fmt.Errorf("context %d of guest %q: %w", k.Slot, k.Guest, ErrExists)
 	}
 	t.lastID++
-	x := &task{id: t.lastID, key: k, req: r, of: g, asked: now}
+	x := &task{id: t.lastID, key: k, req: r, of: g, asked: now, to: noGPU}
 	t.byID[x.id], t.byKey[k] = x, x
 	t.order = append(t.order, x)
 	return x, nil
@@ -291,7 +337,7 @@ func (t *Table) forgetRefused(of func(Key) bool) {
 func (t *Table) release(now time.Duration, g *guest) {
 	for len(g.held) > 0 {
 		x := g.held[0]
-		x.bound()
+		t.bound(x)
 		if x.req.Memory > g.Memory { // the limit was lowered
 			t.refuse(x, abi.ErrorLimit)
 			continue
@@ -313,11 +359,17 @@ func (t *Table) Adopt(now time.Duration, k Key, r Request, gpu int, waited time.
 	if err != nil {
 		return err
 	}
-	if err := t.queue.Adopt(now, x.id, x.of.id, requestOf(&r), gpu); err != nil {
+	q := x.request()
+	err = t.queue.Adopt(now, x.id, x.of.id, q, gpu)
+	if errors.Is(err, place.ErrNoGPU) && q.Own > 0 { // it was placed before the driver's memory counted
+		q.Memory, q.Own = r.Memory, 0
+		err = t.queue.Adopt(now, x.id, x.of.id, q, gpu)
+	}
+	if err != nil {
 		t.forget(x)
 		return err
 	}
-	x.placed, x.gpu, x.waited, x.asked = true, gpu, waited, now-waited
+	x.placed, x.gpu, x.granted, x.waited, x.asked = true, gpu, r.Memory, waited, now-waited
 	return nil
 }
 
@@ -349,7 +401,11 @@ func (t *Table) free(now time.Duration, x *task) {
 
 // Began counts the wait of a task that Decide placed, once that was carried out. It is not counted
 // before, since a count never goes back.
-func (t *Table) Began(d *Decision) { t.waits.add(d.Waited) }
+func (t *Table) Began(d *Decision) {
+	if d.Left == 0 && d.Before == 0 {
+		t.waits.add(d.Waited)
+	}
+}
 
 // Undo has a task that Decide placed wait again, since it could not be carried out.
 func (t *Table) Undo(now time.Duration, k Key) {
@@ -362,7 +418,7 @@ func (t *Table) Undo(now time.Duration, k Key) {
 		return // its guest is gone
 	}
 	if again := t.byKey[k]; again != nil { // else it was refused: the guest's limit was lowered
-		again.asked = x.asked
+		again.asked, again.left, again.onHost = x.asked, x.left, x.onHost
 	}
 }
 
@@ -377,15 +433,18 @@ func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
 		switch {
 		case x == nil:
 		case a.Kind == place.Begin:
-			x.placed, x.gpu, x.waited = true, a.GPU, now-x.asked
-			ds = append(ds, Decision{Key: x.key, GPU: a.GPU, Granted: a.Memory, Waited: x.waited})
+			ds = append(ds, t.placeOn(now, x, a.GPU, a.Memory))
+		case a.Kind == place.Grow, a.Kind == place.Refuse && x.placed:
+			ds = append(ds, x.grown(a.Memory))
+		case a.Kind == place.Move, a.Kind == place.Leave:
+			ds = t.tellToLeave(now, x, &a, ds)
 		case a.Kind == place.Refuse:
 			t.forget(x)
 			ds = append(ds, Decision{Key: x.key, Code: abi.ErrorNoRoom})
 		}
 	}
 	for _, x := range t.order {
-		if x.placed {
+		if x.placed || t.parked(x) {
 			continue
 		}
 		if why := t.why(x, open); !x.told || why != x.reason {
@@ -432,7 +491,7 @@ func (t *Table) why(x *task, open place.Set) abi.WaitReason {
 	}
 	gpus := t.queue.GPUs()
 	for i := range gpus {
-		if open.Has(i) && gpus[i].Free() >= x.req.Memory {
+		if open.Has(i) && gpus[i].Free() >= x.req.Memory+x.of.Own {
 			return abi.WaitQueue
 		}
 	}
@@ -447,22 +506,30 @@ func (t *Table) Next(now time.Duration) (at time.Duration, ok bool) { return t.q
 func (t *Table) Tasks(now time.Duration) []Task {
 	all := make([]Task, len(t.order))
 	for i, x := range t.order {
-		all[i] = Task{Key: x.key, Request: x.req, Placed: x.placed, GPU: x.gpu, Reason: x.reason, Asked: x.asked, Waited: x.waited}
+		all[i] = x.view()
 		if !x.placed {
-			all[i].GPU, all[i].Waited = -1, max(now-x.asked, 0)
+			all[i].GPU, all[i].Waited = noGPU, max(now-x.asked, 0)
 		}
 		if v, ok := t.queue.Task(x.id); ok {
-			all[i].Warps, all[i].Passed = v.Warps, v.Passed
+			all[i].State, all[i].Warps, all[i].Passed = v.State, v.Warps, v.Passed
 		}
 	}
 	return all
+}
+
+// view returns what is to be seen of a task.
+func (x *task) view() Task {
+	return Task{
+		Key: x.key, Request: x.req, Placed: x.placed, GPU: x.gpu, Reason: x.reason, Granted: x.granted, OnHost: x.onHost, Why: x.why,
+		Left: x.left, Asked: x.asked, Waited: x.waited,
+	}
 }
 
 // Placed returns the tasks of a guest that are on GPUs, in order of their slots.
 func (t *Table) Placed(guest string) (all []Task) {
 	for _, x := range t.order {
 		if x.placed && x.key.Guest == guest {
-			all = append(all, Task{Key: x.key, Request: x.req, Placed: true, GPU: x.gpu, Asked: x.asked, Waited: x.waited})
+			all = append(all, x.view())
 		}
 	}
 	slices.SortFunc(all, func(a, b Task) int { return cmp.Compare(a.Key.Slot, b.Key.Slot) })
@@ -474,7 +541,7 @@ func (t *Table) On(guest string, gpu int) (n int, memory uint64) {
 	for _, x := range t.order {
 		if x.placed && x.key.Guest == guest && x.gpu == gpu {
 			n++
-			memory += x.req.Memory
+			memory += x.granted + x.of.Own
 		}
 	}
 	return n, memory

@@ -165,7 +165,7 @@ func TestAdoptAndUndo(t *testing.T) {
 	}
 	submit(t, x, 10, next, 40)
 	wantDecisions(t, "the old one is there", x.Decide(11, open), Decision{Key: next, Reason: abi.WaitMemory})
-	want := []Task{{Key: old, Request: ask(70), Placed: true, Asked: 7, Waited: 3}}
+	want := []Task{{Key: old, Request: ask(70), Placed: true, Granted: 70, Asked: 7, Waited: 3}}
 	if diff := cmp.Diff(want, x.Placed("a")); diff != "" {
 		t.Errorf("placed (-want +got):\n%s", diff)
 	}

@@ -1,0 +1,376 @@
+package tasks
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"vgpud/fairshare/place"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// An idle task leaves for one that waits, comes back when it has something to do, and is told so.
+func TestIdleTaskLeavesAndReturns(t *testing.T) {
+	x := newTable(t, 1)
+	open := make([]GPU, 1)
+	a, b := Key{"a", 0, 1}, Key{"b", 0, 1}
+	submit(t, x, 0, a, 80)
+	wantDecisions(t, "a", x.Decide(0, open), Decision{Key: a, Granted: 80})
+	submit(t, x, time.Second, b, 50)
+	x.SetQuiet(time.Second, a, true)
+	wantDecisions(t, "b waits", x.Decide(time.Second, open), Decision{Key: b, Reason: abi.WaitMemory})
+	at, ok := x.Next(time.Second)
+	if !ok || at != 11*time.Second {
+		t.Fatalf("next at %v, %v", at, ok)
+	}
+	wantDecisions(t, "a leaves", x.Decide(at, open), Decision{Key: a, Leave: true, Why: place.IsIdle})
+	if all := x.Tasks(at); all[0].State != place.Leaving || all[0].Why != place.IsIdle || !all[0].Placed {
+		t.Errorf("a is %+v", all[0])
+	}
+	if _, ok := x.Left(at, a, 1, 30, false); ok {
+		t.Error("a goes on at once")
+	}
+	wantDecisions(t, "b", x.Decide(at, open), Decision{Key: b, Granted: 50, Waited: 10 * time.Second})
+	if all := x.Tasks(at); all[0].State != place.Parked || all[0].Placed || all[0].OnHost != 30 || x.Moves()[place.IsIdle] != 1 {
+		t.Errorf("a is %+v, moves %v", all[0], x.Moves())
+	}
+	x.Wants(at, a)
+	wantDecisions(t, "a wants", x.Decide(at, open), Decision{Key: a, Reason: abi.WaitMemory})
+	x.Free(at+1, b)
+	back := Decision{Key: a, Granted: 80, Left: 1}
+	wantDecisions(t, "a is back", x.Decide(at+1, open), back)
+	x.Began(&back)
+	if _, ok := x.Left(at+1, a, 1, 30, false); ok || x.Granted(0) != 80 {
+		t.Error("what was said before counts again")
+	}
+	if w := x.Waits(); w.Count != 0 {
+		t.Errorf("waits of tasks that came back are counted: %+v", w)
+	}
+}
+
+// A task that can't leave stays where it is, and so does one for which the host has no room.
+func TestTasksStay(t *testing.T) {
+	x := newTable(t, 1)
+	open := make([]GPU, 1)
+	if err := x.Admit(0, "b", Guest{Weight: 1, Memory: 100, OnHost: 40}); err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := Key{"a", 0, 1}, Key{"b", 0, 1}, Key{"a", 1, 1}
+	submit(t, x, 0, a, 40)
+	submit(t, x, 0, b, 50)
+	x.Decide(0, open)
+	submit(t, x, 0, c, 60)
+	x.Decide(0, open)
+	x.SetQuiet(0, a, true)
+	x.SetQuiet(0, b, true)
+	at := 10 * time.Second
+	wantDecisions(t, "the host has no room for b's", x.Decide(at, open))
+	wantDecisions(t, "nor is a's enough", x.Decide(at+1, open))
+	if err := x.Admit(at, "b", Guest{Weight: 1, Memory: 100}); err != nil {
+		t.Fatal(err)
+	}
+	at += 30 * time.Second
+	wantDecisions(t, "there is room", x.Decide(at, open), Decision{Key: b, Leave: true, Why: place.IsIdle})
+	x.Stayed(at, b)
+	if all := x.Tasks(at); all[1].State != place.Placed || all[1].Why != place.NoReason {
+		t.Errorf("b is %+v", all[1])
+	}
+	if x.Stayed(at, b); x.Granted(0) != 90 || len(x.Moves()) != 0 {
+		t.Errorf("%d bytes are granted, moves %v", x.Granted(0), x.Moves())
+	}
+}
+
+// A task gets more memory where it is if there is room, a part of it in advance; moves where another
+// GPU has as much; and is refused what its guest may not have.
+func TestTasksGrow(t *testing.T) {
+	x := newTable(t, 2)
+	open := make([]GPU, 2)
+	a, b := Key{"a", 0, 1}, Key{"b", 0, 1}
+	submit(t, x, 0, a, 40)
+	submit(t, x, 0, b, 40)
+	x.Decide(0, open)
+	if d, ok := x.Grow(0, a, 50, open); !ok || d != (Decision{Key: a, Granted: 55, Want: 50, Before: 40}) {
+		t.Errorf("grows by %+v, %v", d, ok)
+	}
+	if d, ok := x.Grow(0, a, 101, open); !ok || d.Granted != 55 || d.Want != 101 {
+		t.Errorf("more than its guest may have: %+v, %v", d, ok)
+	}
+	// What others are promised there is not to be had, but elsewhere.
+	if d, ok := x.Grow(0, a, 90, []GPU{{Pinned: 30}, {}}); ok {
+		t.Fatalf("grows at once by %+v", d)
+	}
+	x.Free(0, b)
+	wantDecisions(t, "it moves", x.Decide(0, []GPU{{Pinned: 30}, {}}), Decision{Key: a, Leave: true, Why: place.Growth})
+	if x.Granted(0) != 55 || x.Granted(1) != 90 {
+		t.Errorf("while it moves %d and %d bytes are granted", x.Granted(0), x.Granted(1))
+	}
+	d, ok := x.Left(1, a, 1, 20, true)
+	if !ok || d != (Decision{Key: a, GPU: 1, Granted: 90, Left: 1, Want: 90}) {
+		t.Errorf("it goes on with %+v, %v", d, ok)
+	}
+	if x.Granted(0) != 0 || x.Moves()[place.Growth] != 1 {
+		t.Errorf("%d bytes are left where it was, moves %v", x.Granted(0), x.Moves())
+	}
+	// A grant that can't be saved is taken back.
+	d, ok = x.Grow(1, a, 95, open)
+	if x.Shrink(1, a, d.Before); !ok || x.Granted(1) != 90 || x.Placed("a")[0].Granted != 90 {
+		t.Errorf("%d bytes are granted after %+v", x.Granted(1), d)
+	}
+}
+
+// The driver's own memory for a context counts on the GPU, and not for the guest's limit.
+func TestDriversOwnMemory(t *testing.T) {
+	x := newTable(t, 1)
+	open := make([]GPU, 1)
+	if err := x.Admit(0, "a", Guest{Weight: 1, Memory: 80, Own: 15}); err != nil {
+		t.Fatal(err)
+	}
+	a, b, c := Key{"a", 0, 1}, Key{"a", 1, 1}, Key{"b", 0, 1}
+	submit(t, x, 0, a, 60)
+	submit(t, x, 0, b, 20)
+	submit(t, x, 0, c, 10)
+	wantDecisions(t, "75 and 10 of 100", x.Decide(0, open),
+		Decision{Key: a, Granted: 60}, Decision{Key: c, Granted: 10}, Decision{Key: b, Reason: abi.WaitMemory})
+	if n, memory := x.On("a", 0); n != 1 || memory != 75 || x.Granted(0) != 85 {
+		t.Errorf("a has %d bytes in %d contexts, %d are granted", memory, n, x.Granted(0))
+	}
+	x.Free(0, a)
+	x.Free(0, b)
+	// One that asks for all that its guest may have gets what a GPU has for it.
+	if err := x.Admit(0, "a", Guest{Weight: 1, Memory: 100, Own: 15}); err != nil {
+		t.Fatal(err)
+	}
+	x.Free(0, c)
+	all := ask(100)
+	all.Whole = true
+	if err := x.Submit(0, a, all); err != nil {
+		t.Fatal(err)
+	}
+	wantDecisions(t, "all", x.Decide(0, open), Decision{Key: a, Granted: 85})
+	// A context that was placed before this memory counted keeps its own.
+	y := newTable(t, 1)
+	if err := y.Admit(0, "a", Guest{Weight: 1, Memory: 100, Own: 15}); err != nil {
+		t.Fatal(err)
+	}
+	if err := y.Adopt(0, a, ask(100), 0, 0); err != nil || y.Granted(0) != 100 {
+		t.Errorf("%d bytes are granted: %v", y.Granted(0), err)
+	}
+}
+
+// contextModel is what a guest's process knows of a context.
+type contextModel struct {
+	onGPU   bool
+	gpu     int
+	granted uint64
+	leave   bool // it was told to
+	left    uint32
+	want    uint64
+	stays   bool // it can't leave
+}
+
+// TestMovesProperty: contexts grow, idle, leave, stay and end in any order, and daemons miss what they
+// say for a while. No GPU's memory is ever in use by more than it has, as the guests' processes know
+// it; and once nobody asks for more, every growth is answered and every context that wants a GPU gets
+// one, if those that have one end at last.
+func TestMovesProperty(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const gpus = 2
+		specs := []place.Spec{{Memory: 100, SMs: 2, WarpsPerSM: 8}, {Memory: 70, SMs: 2, WarpsPerSM: 8}}
+		x, err := New(specs, place.Warps{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := rapid.SampledFrom([]uint64{0, 5}).Draw(t, "own")
+		for _, name := range []string{"a", "b"} {
+			g := Guest{Weight: 1, Memory: 90, Own: own, Urgent: name == "b" && rapid.Bool().Draw(t, "urgent"), OnHost: rapid.SampledFrom([]uint64{0, 60}).Draw(t, "on host")}
+			if err := x.Admit(0, name, g); err != nil {
+				t.Fatal(err)
+			}
+		}
+		open := make([]GPU, gpus)
+		now := time.Duration(0)
+		model := map[Key]*contextModel{}
+		slot := 0
+		// hear has a guest's process hear a decision.
+		hear := func(d Decision) {
+			m := model[d.Key]
+			switch {
+			case m == nil:
+				t.Fatalf("a decision about a context that is gone: %+v", d)
+			case d.Leave:
+				m.leave = true
+			case d.Code != 0:
+				delete(model, d.Key)
+			case d.Granted > 0 && d.Left == m.left:
+				if m.onGPU && d.Before == 0 {
+					t.Fatalf("it is placed twice: %+v", d)
+				}
+				if d.Want == m.want {
+					m.want = 0
+				}
+				m.onGPU, m.gpu, m.granted = true, d.GPU, d.Granted
+			case d.Granted > 0:
+				t.Fatalf("a decision of before it left %d times: %+v", m.left, d)
+			}
+		}
+		decide := func() int {
+			ds := x.Decide(now, open)
+			for _, d := range ds {
+				hear(d)
+			}
+			return len(ds)
+		}
+		leave := func(k Key, m *contextModel, wants bool) {
+			m.leave = false
+			if m.stays {
+				x.Stayed(now, k)
+				if m.want > 0 { // it may have been asked for in vain meanwhile
+					if d, ok := x.Grow(now, k, m.want, open); ok {
+						hear(d)
+					}
+				}
+				return
+			}
+			m.left++
+			m.onGPU, m.granted, m.want = false, 0, 0
+			if d, ok := x.Left(now, k, m.left, 10, wants || m.want > 0); ok {
+				hear(d)
+			}
+		}
+		keys := func() (ks []Key) {
+			for _, task := range x.Tasks(now) {
+				ks = append(ks, task.Key)
+			}
+			return ks
+		}
+		pick := func(of func(*contextModel) bool) (Key, *contextModel, bool) {
+			ks := slices.DeleteFunc(keys(), func(k Key) bool { return !of(model[k]) })
+			if len(ks) == 0 {
+				return Key{}, nil, false
+			}
+			k := rapid.SampledFrom(ks).Draw(t, "context")
+			return k, model[k], true
+		}
+		check := func(t *rapid.T) {
+			var sum [gpus]uint64
+			for _, m := range model {
+				if m.onGPU {
+					sum[m.gpu] += m.granted + own
+				}
+			}
+			for i, n := range sum {
+				if n > specs[i].Memory || n > x.Granted(i) {
+					t.Fatalf("contexts have %d bytes of GPU %d, which has %d and granted %d", n, i, specs[i].Memory, x.Granted(i))
+				}
+			}
+			for _, task := range x.Tasks(now) {
+				m := model[task.Key]
+				if m == nil || task.Placed != m.onGPU || (task.State == place.Leaving || task.State == place.Moving) != m.leave {
+					t.Fatalf("a context is %+v, the guest's process has %+v", task, m)
+				}
+			}
+			if len(keys()) != len(model) {
+				t.Fatalf("the table has %d contexts, there are %d", len(keys()), len(model))
+			}
+		}
+		submit := func() {
+			slot++
+			k := Key{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "guest"), slot, 1}
+			if err := x.Submit(now, k, ask(rapid.Uint64Range(10, 90).Draw(t, "memory"))); err != nil {
+				t.Fatal(err)
+			}
+			model[k] = &contextModel{stays: rapid.IntRange(0, 3).Draw(t, "stays") == 0}
+		}
+		actions := []func(){
+			submit, submit,
+			func() { now += time.Duration(rapid.IntRange(1, 20).Draw(t, "s")) * time.Second },
+			func() {
+				if k, _, ok := pick(func(m *contextModel) bool { return m.onGPU }); ok {
+					x.SetQuiet(now, k, rapid.IntRange(0, 3).Draw(t, "busy") > 0)
+				}
+			},
+			func() {
+				k, m, ok := pick(func(m *contextModel) bool { return m.onGPU && m.want == 0 })
+				if !ok {
+					return
+				}
+				m.want = rapid.Uint64Range(10, 100).Draw(t, "memory")
+				if d, ok := x.Grow(now, k, m.want, open); ok {
+					hear(d)
+				}
+			},
+			func() {
+				if k, m, ok := pick(func(m *contextModel) bool { return m.leave }); ok {
+					leave(k, m, rapid.Bool().Draw(t, "wants"))
+				}
+			},
+			func() {
+				if rapid.IntRange(0, 9).Draw(t, "unasked") > 0 {
+					return
+				}
+				if k, m, ok := pick(func(m *contextModel) bool { return m.onGPU && !m.leave && !m.stays }); ok {
+					leave(k, m, true)
+				}
+			},
+			func() {
+				if k, _, ok := pick(func(m *contextModel) bool { return !m.onGPU }); ok {
+					x.Wants(now, k)
+				}
+			},
+			func() {
+				if k, _, ok := pick(func(*contextModel) bool { return true }); ok && len(model) > 4 {
+					x.Free(now, k)
+					delete(model, k)
+				}
+			},
+			func() {
+				if rapid.IntRange(0, 9).Draw(t, "shut") == 0 {
+					open[rapid.IntRange(0, gpus-1).Draw(t, "gpu")].Closed = rapid.Bool().Draw(t, "closed")
+				}
+			},
+		}
+		for range rapid.IntRange(1, 150).Draw(t, "steps") {
+			rapid.SampledFrom(actions).Draw(t, "action")()
+			decide()
+			check(t)
+		}
+		// Each context wants its GPU, and ends once it has it and waits for nothing.
+		clear(open)
+		for steps := 0; len(model) > 0; steps++ {
+			if steps > 2_000 {
+				t.Fatalf("contexts wait for ever: %+v", x.Tasks(now))
+			}
+			acted := decide() > 0
+			check(t)
+			for _, k := range keys() {
+				m := model[k]
+				if m.leave {
+					leave(k, m, true)
+					acted = true
+				} else if !m.onGPU {
+					x.Wants(now, k)
+				}
+			}
+			if acted {
+				continue
+			}
+			for _, k := range keys() {
+				if m := model[k]; m.onGPU && m.want == 0 {
+					x.Free(now, k)
+					delete(model, k)
+					acted = true
+					break
+				}
+			}
+			if !acted {
+				at, ok := x.Next(now)
+				now = max(now+time.Second, at)
+				if !ok {
+					now += 10 * time.Second
+				}
+			}
+		}
+	})
+}
