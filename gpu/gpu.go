@@ -43,6 +43,7 @@ type Properties struct {
 	SharedPerBlockOptin  uint64 // bytes a block may ask for
 	RegistersPerSM       int
 	MemoryBytes          uint64
+	ContextBytes         uint64 // that a context takes beside what [ContextOptions] bound; about
 	ClockHz              uint64 // SM cycles a second
 	MaxGrid, MaxBlockDim Dim3
 	L2Bytes              uint64

@@ -11,6 +11,10 @@ import (
 	"vgpud/gpu/nvidia/cuda"
 )
 
+// contextBytes is what the driver takes for a context before anything is allocated: 520 MiB on an H100
+// (docs/nvidia.md).
+const contextBytes = 520 << 20
+
 // Info is one GPU as the driver lists it.
 type Info struct {
 	// UUID in nvidia-smi's form: "GPU-…".
@@ -56,6 +60,7 @@ func query(d Driver, i int) (Info, error) {
 	info.PCI, err = d.DeviceGetPCIBusID(dev)
 	keep(err)
 	info.PCI = strings.ToLower(info.PCI)
+	p.ContextBytes = contextBytes
 	p.MemoryBytes, err = d.DeviceTotalMem(dev)
 	keep(err)
 	ask := func(a cuda.Attribute) int {

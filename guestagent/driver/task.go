@@ -9,7 +9,8 @@ import (
 
 // Task is what a context that floats needs of a GPU.
 type Task struct {
-	// MemoryBytes is all the GPU memory that the context will ever take. It never gets more.
+	// MemoryBytes is the GPU memory that the context will take. If it takes more, up to its guest's
+	// limit, its commands may wait until a GPU has that.
 	MemoryBytes uint64
 	// Blocks is the most thread blocks of any launch, and Threads the most threads of a block, up
 	// to [abi.MaxTaskThreads]; 0 if they are not known.

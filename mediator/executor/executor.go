@@ -48,7 +48,7 @@ func FeaturesOf(kind string) abi.Features {
 }
 
 // Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit,
-// Elapsed, FetchLimit, Moves, Until and those of windows' addresses must be set.
+// Elapsed, FetchLimit, Grow, Granted, Moves, Until and those of windows' addresses must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
@@ -82,6 +82,9 @@ type Options struct {
 	Elapsed func() time.Duration
 	// FetchLimit is ShallowFetchLimit unless set.
 	FetchLimit FetchLimit
+	// Grow, if set, asks for memory in bytes in all that the context may take; [Executor.Granted] answers.
+	// Granted is called with what it may take from then on.
+	Grow, Granted func(bytes uint64)
 	// Moves reports whether the context may be saved: see [Executor.Save].
 	Moves bool
 	// Until ends what Save and Restore do; nil is context.Background.
@@ -110,8 +113,10 @@ type Executor struct {
 	places    places
 	limitsSet map[uint32]uint64 // limits of the context that the guest has set
 	printed   []byte            // what kernels printed before the context moved
-	props     gpu.Properties
-	told      *[gpu.AttributeCount]int32 // see attributes
+	// peakBefore is the most memory that the context had before it moved, in bytes.
+	peakBefore uint64
+	props      gpu.Properties
+	told       *[gpu.AttributeCount]int32 // see attributes
 
 	shift   time.Duration // what the guest is told of the GPU's clock, less that clock: see Restore
 	leaving *departure    // nil: the context stays
@@ -135,6 +140,7 @@ type Executor struct {
 	zeroes       zeroes
 	// refusedLoad is the newest module for which there was no memory.
 	refusedLoad refusal
+	growth      growth
 
 	words, bulk   service       // the executor's own channels, once they are needed
 	controlBlocks controlBlocks // of preemptible launches

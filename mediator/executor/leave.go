@@ -163,7 +163,10 @@ func (x *Executor) save(f *os.File) (err error) {
 		}
 		x.printed = append(x.printed, text...)
 	}
-	s.Printed = x.printed
+	s.Printed, s.Peak = x.printed, x.peakBefore
+	if peak := x.o.MemoryPeak; peak != nil {
+		s.Peak = max(s.Peak, peak())
+	}
 	for _, ch := range x.channels {
 		s.Channels = append(s.Channels, ch.saved())
 	}
@@ -201,7 +204,7 @@ func (x *Executor) Restore(f *os.File, closed []int) error {
 		}
 	}
 	x.modules.last, x.functions.last, x.events.last = s.LastModule, s.LastFunction, s.LastEvent
-	x.printed, x.places.next = s.Printed, s.NextPlace
+	x.printed, x.peakBefore, x.places.next = s.Printed, s.Peak, s.NextPlace
 	for i := range s.Channels {
 		c := &s.Channels[i]
 		if slices.Contains(closed, c.Index) {

@@ -63,7 +63,7 @@ func memInfo(c *command, p *pending) error {
 	var err error
 	p.com.Value[0], p.com.Value[1], err = c.ch.x.o.Context.Memory()
 	if peak := c.ch.x.o.MemoryPeak; peak != nil && err == nil {
-		p.com.Value[2] = peak()
+		p.com.Value[2] = max(peak(), c.ch.x.peakBefore)
 	}
 	return err
 }

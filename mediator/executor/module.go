@@ -92,7 +92,7 @@ func moduleLoad(c *command, p *pending) error {
 		return err
 	}
 	loaded, at, err := x.load(image)
-	if err = x.attempted(asking, err); err == errWaits {
+	if err = x.grows(0, x.attempted(asking, err)); err == errWaits {
 		return err
 	}
 	if err != nil {

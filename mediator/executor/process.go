@@ -141,7 +141,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		Fault:         fault,
 		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
 		Mappable:      windows, SharedFile: bar2, Registered: registered.wait,
-		Moves: s.Grant > 0, Until: ctx,
+		Moves: s.Grant > 0, Until: ctx, Granted: memory.SetGrant, Grow: growOf(conn, &s, log),
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
@@ -269,7 +269,7 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
 	}
 	limit := currentMemoryLimit(page, s.MemoryLimit)
-	if s.Grant > 0 {
+	if s.Grant > 0 && !s.Grows {
 		limit = s.Grant
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
@@ -361,6 +361,14 @@ func fetchLimitOf(g ipc.GPU, d gpu.Device) FetchLimit {
 	return ShallowFetchLimit
 }
 
+// growOf returns the function that asks vm for more memory, or nil if the context can't get more.
+func growOf(conn *ipc.Conn, s *ipc.Setup, log *slog.Logger) func(bytes uint64) {
+	if s.Grant == 0 || !s.Grows {
+		return nil
+	}
+	return func(bytes uint64) { report(conn, log, ipc.KindGrow, ipc.Grow{Slot: s.Slot, Memory: bytes}) }
+}
+
 // elapsedOf returns elapsed, or nil if the GPU's own timestamps tell how long a kernel ran.
 func elapsedOf(g ipc.GPU, elapsed func() time.Duration) func() time.Duration {
 	if g.Kind == "nvidia" {
@@ -404,6 +412,13 @@ func (x *Executor) handle(conn *ipc.Conn, m ipc.Message) error {
 		} else {
 			x.Shut(c.Index, answer)
 		}
+		return nil
+	case ipc.KindGrant:
+		var g ipc.Grant
+		if err := m.Decode(&g); err != nil {
+			return err
+		}
+		x.Granted(g)
 		return nil
 	case ipc.KindSave:
 		if len(m.Files) != 1 {

@@ -35,6 +35,7 @@ type savedContext struct {
 	Windows                             gpu.Ptr // 0: they are not mapped
 	NextPlace                           gpu.Ptr
 	Printed                             []byte
+	Peak                                uint64 // the most memory that it has had
 	Channels                            []savedChannel
 }
 

@@ -67,7 +67,7 @@ func arrayCreate(c *command, p *pending) error {
 		return err
 	}
 	array, err := ability.NewArray(s)
-	if err = x.attempted(asking, err); err != nil {
+	if err = x.grows(s.Bytes(), x.attempted(asking, err)); err != nil {
 		return err
 	}
 	p.com.Value[1] = array.Bytes()

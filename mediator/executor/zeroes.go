@@ -33,14 +33,15 @@ type zeroing struct {
 const maxZeroes = gpu.OutcomesKept / 2
 
 // allocate allocates a guest's memory by alloc. The error is errWaits if it has to wait as fills do,
-// or for freed memory that the GPU still holds.
+// for freed memory that the GPU still holds, or for a larger grant.
 func (x *Executor) allocate(size uint64, alloc func(size uint64) (gpu.Ptr, error)) (gpu.Ptr, error) {
 	if _, ok := x.o.Context.(gpu.Lazy); ok {
 		if may, _ := x.fillFits(fillTime(size, 1)); !may || len(x.zeroes.flight) >= maxZeroes {
 			return 0, errWaits
 		}
 	}
-	return x.allocateNow(size, alloc)
+	p, err := x.allocateNow(size, alloc)
+	return p, x.grows(size, err)
 }
 
 // allocateNow allocates memory by alloc, and counts its zeroing. It waits only for freed memory that

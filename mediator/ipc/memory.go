@@ -20,7 +20,7 @@ type Memory struct {
 	page  *ControlPage
 	own   *atomic.Uint64
 	setup uint64
-	grant uint64 // of this context alone; 0 is none
+	grant atomic.Uint64 // of this context alone; 0 is none
 	peak  atomic.Uint64
 }
 
@@ -33,8 +33,13 @@ func (p *ControlPage) Memory(slot int, limit uint64) *Memory {
 // Granted returns the same memory for a context that may take up to grant bytes of it by itself; 0
 // is as much as the guest may.
 func (m *Memory) Granted(grant uint64) *Memory {
-	return &Memory{page: m.page, own: m.own, setup: m.setup, grant: grant}
+	n := &Memory{page: m.page, own: m.own, setup: m.setup}
+	n.grant.Store(grant)
+	return n
 }
+
+// SetGrant changes what a context may take that was granted something.
+func (m *Memory) SetGrant(grant uint64) { m.grant.Store(grant) }
 
 // limit returns the limit that holds now. The daemon may have lowered it below what is taken: then
 // nothing more is.
@@ -72,7 +77,7 @@ func (m *Memory) Take(n uint64) bool {
 			return false
 		}
 		m.own.Add(n)
-		if m.page.MemoryTaken() <= m.limit() && (m.grant == 0 || m.own.Load() <= m.grant) {
+		if grant := m.grant.Load(); m.page.MemoryTaken() <= m.limit() && (grant == 0 || m.own.Load() <= grant) {
 			m.notePeak()
 			return true
 		}
@@ -101,9 +106,9 @@ func (m *Memory) Give(n uint64) { m.own.Add(-n) }
 func (m *Memory) Room() (free, total uint64) {
 	total = m.limit()
 	free = total - min(m.page.MemoryTaken(), total)
-	if m.grant > 0 {
-		total = min(total, m.grant)
-		free = min(free, m.grant-min(m.own.Load(), m.grant))
+	if grant := m.grant.Load(); grant > 0 {
+		total = min(total, grant)
+		free = min(free, grant-min(m.own.Load(), grant))
 	}
 	return free, total
 }

@@ -90,6 +90,11 @@ const (
 	KindLeft Kind = "left"
 	// KindWants (vm to serve): a context that has left has commands again; body [Leave].
 	KindWants Kind = "wants"
+	// KindGrow (vm to serve; exec to vm): a context needs more memory than it was granted; body [Grow]. It
+	// is answered by [KindPlace], with Want set, or by its being placed elsewhere.
+	KindGrow Kind = "grow"
+	// KindGrant (vm to exec) answers [KindGrow]: body [Grant].
+	KindGrant Kind = "grant"
 )
 
 // Leave names a context that floats.
@@ -110,6 +115,19 @@ type Left struct {
 	Wants bool `json:"wants,omitempty"`
 	// Error is why it stays where it is.
 	Error string `json:"error,omitempty"`
+}
+
+// Grow is a context's request for memory bytes in all.
+type Grow struct {
+	Slot       int    `json:"slot"`
+	Generation uint32 `json:"generation,omitempty"`
+	Memory     uint64 `json:"memory"`
+}
+
+// Grant is what a context may take that asked for Want bytes: less means that it gets no more.
+type Grant struct {
+	Bytes uint64 `json:"bytes"`
+	Want  uint64 `json:"want"`
 }
 
 // Saved is the body of the answer to [KindSave].
@@ -146,6 +164,8 @@ type Place struct {
 	Waited  time.Duration `json:"waited,omitempty"`
 	// Left is how often the context had left a GPU before.
 	Left uint32 `json:"left,omitempty"`
+	// Want is the request for more memory that Granted answers; 0: none.
+	Want uint64 `json:"want,omitempty"`
 	// Reason is why the context waits on, an abi.WaitReason.
 	Reason uint32 `json:"reason,omitempty"`
 	// Code, an abi.ErrorCode, is why the context never gets a GPU; 0: it may.
@@ -204,6 +224,8 @@ type Setup struct {
 	MemoryLimit uint64 `json:"memory_limit,omitempty"`
 	// Grant is the memory that this context alone may take, in bytes; 0: as much as the guest may.
 	Grant uint64 `json:"grant,omitempty"`
+	// Grows reports whether vm takes [KindGrow].
+	Grows bool `json:"grows,omitempty"`
 	// KernelTimeLimit in nanoseconds; 0 is none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit,omitempty"`
 	// Handles reports whether vm takes [KindHandles]; one of an older version does not.
@@ -285,6 +307,8 @@ type Hello struct {
 	Tasks []Task `json:"tasks,omitempty"`
 	// Away are those of them that have left their GPUs.
 	Away []Left `json:"away,omitempty"`
+	// Grows are what contexts have asked for that need more memory.
+	Grows []Grow `json:"grows,omitempty"`
 }
 
 // Spec is what a guest's virtual GPU was created with.

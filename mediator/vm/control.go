@@ -39,6 +39,7 @@ type control struct {
 	handles map[int]contextHandles // by context
 	tasks   []ipc.Task             // contexts that float, from their request to their end
 	away    []ipc.Left             // those of them that have left their GPUs
+	grows   []ipc.Grow             // what those ask for that need more memory
 
 	clock   clock.Clock
 	changes chan struct{} // one entry: a message about changes is due

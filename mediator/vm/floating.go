@@ -89,6 +89,10 @@ func (p *process) tellLocked(pl ipc.Place) {
 	if pl.Left != p.moves.times && pl.Reason == 0 {
 		return // the context has left since, or never was there
 	}
+	if pl.Want > 0 && p.moves.at == onGPU && p.ready {
+		p.answerGrowth(pl)
+		return
+	}
 	select {
 	case old := <-p.placed:
 		if old.Granted > 0 || old.Code != 0 {

@@ -44,6 +44,7 @@ type moves struct {
 	bytes  uint64   // of the file
 	tries  int      // to make it anew
 	wants  bool     // the daemon knows that there are commands
+	grow   uint64   // bytes that the executor asks for; 0: nothing
 	held   []heldRequest
 	closed []int // channels that were closed while the context was off the GPU
 }
@@ -129,7 +130,7 @@ func (p *process) answeredSave(f *os.File, m ipc.Message, err error) {
 		return
 	}
 	p.setAt(onGPU)
-	held := p.takeHeld()
+	held, grow := p.takeHeld(), p.moves.grow
 	p.mu.Unlock()
 	p.b.log.Debug("a context stays on its GPU", "context", p.ref.Slot, "err", err)
 	if cerr := f.Close(); cerr != nil {
@@ -137,6 +138,9 @@ func (p *process) answeredSave(f *os.File, m ipc.Message, err error) {
 	}
 	p.sendHeld(held)
 	p.b.daemons.sendLeft(ipc.Left{Slot: p.ref.Slot, Generation: p.ref.Generation, Error: err.Error()})
+	if grow > 0 { // the daemon may have had it leave instead of answering
+		p.b.daemons.sendGrow(p.growth(grow))
+	}
 }
 
 // hold keeps a request for the next executor. A channel that is closed while there is none is closed
@@ -195,6 +199,8 @@ func (p *process) left(log *slog.Logger) bool {
 	}
 	m.bytes = usedBytes(m.saved)
 	m.times++
+	m.grow = 0 // the next executor asks itself
+	p.b.daemons.forgetGrow(p.ref.Slot)
 	p.setAt(offGPU)
 	// An answer about an earlier time is of no use.
 	select {
@@ -306,6 +312,7 @@ func (p *process) forgetMove() {
 	p.moves.saved = nil
 	p.setAt(onGPU)
 	p.mu.Unlock()
+	p.b.daemons.forgetGrow(p.ref.Slot)
 	if f != nil {
 		p.b.daemons.forgetLeft(p.ref.Slot)
 		if err := f.Close(); err != nil {

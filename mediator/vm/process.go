@@ -232,7 +232,7 @@ func (p *process) setup() ipc.Setup {
 	spec := &p.b.spec
 	return ipc.Setup{
 		Guest: spec.Name, Slot: p.ref.Slot, GPU: p.b.gpu(p.gpu), Header: p.b.header, Rings: p.rings, LastFault: p.b.lastFault(p.ref.Slot),
-		MemoryLimit: spec.MemoryLimit, Grant: p.grant, KernelTimeLimit: spec.KernelTimeLimit, Handles: true,
+		MemoryLimit: spec.MemoryLimit, Grant: p.grant, KernelTimeLimit: spec.KernelTimeLimit, Handles: true, Grows: p.task != nil,
 		Sealed: spec.Sandbox != nil,
 	}
 }
@@ -275,6 +275,10 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			}
 		case ipc.KindOpen, ipc.KindShut, ipc.KindSave:
 			p.reply(m)
+		case ipc.KindGrow:
+			if err := p.receiveGrow(&m); err != nil {
+				return abi.ErrorInternal, err
+			}
 		case ipc.KindFault:
 			var f ipc.Fault
 			if err := m.Decode(&f); err != nil {
