@@ -25,4 +25,6 @@ var taskColumns = slices.Concat([]column[api.Task]{
 	countColumn("THREADS", func(t api.Task) uint64 { return uint64(t.Threads) }),
 	countColumn("TAG", func(t api.Task) uint64 { return uint64(t.Tag) }),
 	textColumn("DOMAIN", func(t api.Task) string { return t.Domain }),
+	countColumn("MOVES", func(t api.Task) int { return t.Moves }),
+	bytesColumn("ON-HOST", "0B", func(t api.Task) uint64 { return t.OnHostBytes }),
 ))

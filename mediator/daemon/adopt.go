@@ -95,11 +95,12 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	s.wg.Go(func() {
 		defer close(g.gone)
 		ended := g.receive(s.log, func(m *ipc.Message) {
-			if m.Kind == ipc.KindTask || m.Kind == ipc.KindTaskGone {
+			switch m.Kind {
+			case ipc.KindTask, ipc.KindTaskGone, ipc.KindLeft, ipc.KindWants, ipc.KindGrow:
 				s.handleTask(g, m)
-				return
+			default:
+				g.handleMessage(m)
 			}
-			g.handleMessage(m)
 		})
 		s.saveLast(g, ended)
 		if ended {

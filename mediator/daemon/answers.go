@@ -18,6 +18,8 @@ type answers struct {
 	// due has for each slot what is not told yet. A newer answer takes the place of an older one: it is
 	// about a later context, or about the same one that still waited.
 	due [ipc.MaxContexts]*ipc.Place
+	// leaves has the contexts that are to leave, and are not told yet.
+	leaves [ipc.MaxContexts]*ipc.Leave
 }
 
 // add has an answer be told. If it failed before, one that came since is told instead.
@@ -27,19 +29,44 @@ func (a *answers) add(pl *ipc.Place, failed bool) {
 		a.due[pl.Slot] = pl
 	}
 	a.mu.Unlock()
+	a.notify()
+}
+
+// addLeave has a context be told to leave.
+func (a *answers) addLeave(l *ipc.Leave) {
+	a.mu.Lock()
+	a.leaves[l.Slot] = l
+	a.mu.Unlock()
+	a.notify()
+}
+
+func (a *answers) notify() {
 	select {
 	case a.news <- struct{}{}:
 	default:
 	}
 }
 
-// take returns what is due.
-func (a *answers) take() (all []*ipc.Place) {
+// due is a message that is due.
+type dueMessage struct {
+	kind  ipc.Kind
+	slot  int
+	body  any
+	again func() // has it be told again
+}
+
+// take returns what is due, in order: a context is placed before it is told to leave.
+func (a *answers) take() (all []dueMessage) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i, pl := range a.due {
 		if pl != nil {
-			all, a.due[i] = append(all, pl), nil
+			all, a.due[i] = append(all, dueMessage{ipc.KindPlace, i, pl, func() { a.add(pl, true) }}), nil
+		}
+	}
+	for i, l := range a.leaves {
+		if l != nil {
+			all, a.leaves[i] = append(all, dueMessage{ipc.KindLeave, i, l, func() { a.addLeave(l) }}), nil
 		}
 	}
 	return all
@@ -49,6 +76,11 @@ func (a *answers) take() (all []*ipc.Place) {
 func (s *Service) tellPlace(g *guest, d tasks.Decision) {
 	pl := ipc.Place{
 		Slot: d.Key.Slot, Generation: d.Key.Generation, Granted: d.Granted, Waited: d.Waited, Reason: uint32(d.Reason), Code: uint32(d.Code),
+		Left: d.Left, Want: d.Want,
+	}
+	if d.Leave {
+		g.answers.addLeave(&ipc.Leave{Slot: d.Key.Slot, Generation: d.Key.Generation})
+		return
 	}
 	if d.Granted > 0 {
 		p := g.onDevice(s.devices[d.GPU])
@@ -68,17 +100,17 @@ func (s *Service) tellPlaces(g *guest) {
 			return
 		case <-g.answers.news:
 		}
-		for _, pl := range g.answers.take() {
-			m, err := ipc.NewMessage(ipc.KindPlace, pl)
+		for _, due := range g.answers.take() {
+			m, err := ipc.NewMessage(due.kind, due.body)
 			if err == nil {
 				err = g.conn.Send(m)
 			}
 			if err == nil {
 				continue
 			}
-			s.log.Debug("tell a guest where its context is", "guest", g.spec.Name, "context", pl.Slot, "err", err)
+			s.log.Debug("tell a guest where its context is", "guest", g.spec.Name, "context", due.slot, "err", err)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
-				g.answers.add(pl, true) // its process is stopped, or slow
+				due.again() // its process is stopped, or slow
 			}
 		}
 	}

@@ -89,12 +89,12 @@ func TestFailedAnswerIsKept(t *testing.T) {
 	var a answers
 	first, second := &ipc.Place{Slot: 1, Granted: 1}, &ipc.Place{Slot: 1, Generation: 1}
 	a.add(first, true)
-	if all := a.take(); len(all) != 1 || all[0] != first {
+	if all := a.take(); len(all) != 1 || all[0].body != first {
 		t.Errorf("due: %+v", all)
 	}
 	a.add(second, false)
 	a.add(first, true)
-	if all := a.take(); len(all) != 1 || all[0] != second {
+	if all := a.take(); len(all) != 1 || all[0].body != second {
 		t.Errorf("due: %+v", all)
 	}
 }

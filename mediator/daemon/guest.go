@@ -55,6 +55,8 @@ type guest struct {
 	// introduced are the contexts that float, as the guest's process introduced them, and tasks are
 	// the host's.
 	introduced []ipc.Task
+	departed   []ipc.Left // those of them that had left their GPUs
+	grows      []ipc.Grow // and what those asked for that needed more memory
 	tasks      *hostTasks
 	left       bool // it may have no tasks any more; guarded by tasks.mu
 	answers    answers
@@ -108,7 +110,7 @@ func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 		return nil, errors.Join(err, process.Release())
 	}
 	return &guest{
-		presence: home, away: away, introduced: hello.Tasks,
+		presence: home, away: away, introduced: hello.Tasks, departed: hello.Away, grows: hello.Grows,
 		spec: saved.Spec, life: life(saved.PID, saved.Began),
 		domain: ipc.Domain{Name: saved.Spec.Domain, Granted: saved.Spec.Granted, Owner: saved.Spec.Owner, Project: saved.Spec.Project},
 		pid:    saved.PID, started: saved.Began, process: process, conn: conn, gone: make(chan struct{}),
@@ -171,7 +173,7 @@ func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool
 			continue
 		}
 		switch m.Kind {
-		case ipc.KindHandles, ipc.KindChanged, ipc.KindTask, ipc.KindTaskGone:
+		case ipc.KindHandles, ipc.KindChanged, ipc.KindTask, ipc.KindTaskGone, ipc.KindLeft, ipc.KindWants, ipc.KindGrow:
 			handle(&m)
 			continue
 		}

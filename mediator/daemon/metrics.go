@@ -184,7 +184,7 @@ func (source) Families() []*exposition.Family {
 	all := []*exposition.Family{
 		buildInfo, daemonHealthy, vmSilent, vmInfo, vmErrors, vmEvictions, vmLaunches,
 		gpuInfo, gpuAccounting, gpuEvictions, gpuAsked, gpuPrediction, gpuHardware, gpuXids, gpuThrottled,
-		taskStates, taskWaits,
+		taskStates, taskMoves, taskWaits,
 	}
 	for _, m := range vmMetrics {
 		all = append(all, m.Family)

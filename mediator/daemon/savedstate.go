@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -60,7 +61,14 @@ type savedTask struct {
 	ipc.Task
 	GPU    string        `json:"gpu"`
 	Waited time.Duration `json:"waited,omitempty"`
+	// Granted is what it has there, in bytes, if that is not what it asked for first.
+	Granted uint64 `json:"granted,omitempty"`
+	// Left is how often it had left a GPU before.
+	Left uint32 `json:"left,omitempty"`
 }
+
+// granted returns what the context has on its GPU, in bytes.
+func (k *savedTask) granted() uint64 { return cmp.Or(k.Granted, k.Memory) }
 
 // is reports whether a context that a guest's process introduces is the one that was saved. One that
 // asks for its guest's whole limit may have got less.

@@ -107,6 +107,7 @@ type Service struct {
 	// daemon disabled, until their guests are adopted.
 	ledger       *budget.Ledger // of budgets
 	tasks        *hostTasks
+	onHost       uint64 // bytes of host memory for the contexts of each guest that have left their GPUs
 	intents      *suspend.Intents
 	leftDisabled map[string][]int
 
@@ -161,6 +162,11 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 		}
 		s.devices = append(s.devices, d)
 	}
+	confinement, err := o.Config.Confinement.options()
+	if err != nil {
+		return nil, err
+	}
+	s.onHost = onHostOf(confinement.Limits.MemoryBytes)
 	if s.tasks, err = newHostTasks(s.devices); err != nil {
 		return nil, err
 	}

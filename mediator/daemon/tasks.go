@@ -25,6 +25,8 @@ type hostTasks struct {
 	// mu comes after all other locks.
 	mu    sync.Mutex
 	table *tasks.Table
+	// commands are how many commands each context that is on a GPU had carried out at the last look.
+	commands map[tasks.Key]uint64
 }
 
 // newHostTasks returns the tasks of a host with these GPUs, of which there is none yet.
@@ -144,6 +146,7 @@ func (s *Service) admitWith(g *guest, memory uint64) {
 		}
 		err = t.Admit(s.clock.Now(), g.spec.Name, tasks.Guest{
 			Weight: terms.Weight, Guarantee: terms.Guarantee, Memory: memory, GPUs: may,
+			Own: g.device.loop.Properties().ContextBytes, OnHost: s.onHost, Urgent: terms.PriorityCeiling > 0,
 		})
 	})
 	if err != nil {
@@ -162,9 +165,10 @@ func (s *Service) restoreTasks(g *guest, saved *savedState) {
 	var left []savedTask
 	had := uint64(0)
 	for _, k := range saved.Tasks {
-		if slices.ContainsFunc(g.introduced, k.is) { // else it ended while no daemon ran
+		// Else it ended, or left its GPU, while no daemon ran.
+		if slices.ContainsFunc(g.introduced, k.is) && g.leftBefore(&k.Task) == nil {
 			left = append(left, k)
-			had += k.Memory
+			had += k.granted()
 		}
 	}
 	// A limit that was lowered takes nothing away.
@@ -173,7 +177,9 @@ func (s *Service) restoreTasks(g *guest, saved *savedState) {
 	for _, k := range left {
 		var err error
 		s.tasks.locked(func(t *tasks.Table) {
-			err = t.Adopt(s.clock.Now(), g.key(&k.Task), requestOf(&k.Task), s.tasks.index(k.GPU), k.Waited)
+			r := requestOf(&k.Task)
+			r.Memory = k.granted()
+			err = t.Adopt(s.clock.Now(), g.key(&k.Task), k.Memory, r, s.tasks.index(k.GPU), k.Waited, k.Left)
 		})
 		if err != nil {
 			s.log.Error("a context's memory is not reserved for it any more", "guest", g.spec.Name, "context", k.Slot, "gpu", k.GPU, "err", err)
@@ -190,13 +196,19 @@ func (s *Service) startTasks(g *guest) {
 	var placed []tasks.Task
 	s.tasks.locked(func(t *tasks.Table) { placed = t.Placed(g.spec.Name) })
 	for _, x := range placed {
-		s.tellPlace(g, tasks.Decision{Key: x.Key, GPU: x.GPU, Granted: x.Request.Memory, Waited: x.Waited})
+		s.tellPlace(g, tasks.Decision{Key: x.Key, GPU: x.GPU, Granted: x.Granted, Waited: x.Waited, Left: x.Left})
 	}
 	for i := range g.introduced {
 		k := &g.introduced[i]
 		if !slices.ContainsFunc(placed, func(x tasks.Task) bool { return x.Key == g.key(k) }) {
 			s.submitTask(g, k)
+			if l := g.leftBefore(k); l != nil {
+				s.taskLeft(g, l)
+			}
 		}
+	}
+	for i := range g.grows {
+		s.growTask(g, &g.grows[i])
 	}
 	s.tasks.notify()
 }
@@ -216,7 +228,12 @@ func (s *Service) dropTasks(g *guest) {
 
 // key returns the name of one of the guest's contexts.
 func (g *guest) key(k *ipc.Task) tasks.Key {
-	return tasks.Key{Guest: g.spec.Name, Slot: k.Slot, Generation: k.Generation}
+	return g.contextKey(k.Slot, k.Generation)
+}
+
+// contextKey is key of a context by its slot and generation.
+func (g *guest) contextKey(slot int, generation uint32) tasks.Key {
+	return tasks.Key{Guest: g.spec.Name, Slot: slot, Generation: generation}
 }
 
 // requestOf returns what a context asks for.
@@ -230,14 +247,32 @@ func (s *Service) handleTask(g *guest, m *ipc.Message) {
 		s.log.Debug("close a guest's files", "err", err)
 	}
 	var k ipc.Task
-	if err := m.Decode(&k); err != nil || !g.floats() {
+	var l ipc.Left
+	var w ipc.Grow
+	var err error
+	switch m.Kind {
+	case ipc.KindLeft, ipc.KindWants:
+		err = m.Decode(&l)
+	case ipc.KindGrow:
+		err = m.Decode(&w)
+	default:
+		err = m.Decode(&k)
+	}
+	if err != nil || !g.floats() {
 		s.log.Debug("a guest's process sends what can't be read", "guest", g.spec.Name, "kind", m.Kind, "err", err)
 		return
 	}
-	if m.Kind == ipc.KindTask {
+	switch m.Kind {
+	case ipc.KindTask:
 		s.submitTask(g, &k)
-	} else {
+	case ipc.KindTaskGone:
 		s.tasks.locked(func(t *tasks.Table) { t.Free(s.clock.Now(), g.key(&k)) })
+	case ipc.KindLeft:
+		s.taskLeft(g, &l)
+	case ipc.KindWants:
+		s.tasks.locked(func(t *tasks.Table) { t.Wants(s.clock.Now(), g.contextKey(l.Slot, l.Generation)) })
+	case ipc.KindGrow:
+		s.growTask(g, &w)
 	}
 	s.tasks.notify()
 }
@@ -270,11 +305,16 @@ func (g *guest) placedTasks() (all []savedTask) {
 	g.tasks.locked(func(t *tasks.Table) {
 		for _, x := range t.Placed(g.spec.Name) {
 			r := &x.Request
-			all = append(all, savedTask{
-				Task:   ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: r.Memory, Blocks: r.Blocks, Threads: r.Threads, Whole: r.Whole},
+			k := savedTask{
+				Task:   ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: x.First, Blocks: r.Blocks, Threads: r.Threads, Whole: r.Whole},
 				GPU:    g.tasks.devices[x.GPU].config.Name,
 				Waited: x.Waited,
-			})
+				Left:   x.Left,
+			}
+			if x.Granted != x.First {
+				k.Granted = x.Granted
+			}
+			all = append(all, k)
 		}
 	})
 	return all
@@ -318,6 +358,7 @@ func (s *Service) placeTasks(ctx context.Context) {
 // decideTasks decides once, carries that out, and reports whether tasks wait on.
 func (s *Service) decideTasks() (waits bool) {
 	var ds []tasks.Decision
+	s.lookForQuietTasks()
 	s.admission.Lock() // what guests are admitted for meanwhile is not granted
 	gpus := s.taskGPUs()
 	s.tasks.locked(func(t *tasks.Table) {
@@ -328,7 +369,9 @@ func (s *Service) decideTasks() (waits bool) {
 		s.carryOut(&d)
 	}
 	s.tasks.locked(func(t *tasks.Table) {
-		waits = slices.ContainsFunc(t.Tasks(0), func(x tasks.Task) bool { return !x.Placed })
+		waits = slices.ContainsFunc(t.Tasks(0), func(x tasks.Task) bool {
+			return !x.Placed && x.State != taskplace.Parked || x.State == taskplace.Growing
+		})
 	})
 	return waits
 }
@@ -342,13 +385,24 @@ func (s *Service) carryOut(d *tasks.Decision) {
 	if g == nil {
 		return // it has left, and its tasks go with it
 	}
-	if d.Granted > 0 {
+	if d.Granted > 0 && d.Granted != d.Before {
 		if err := g.save(s.clock.Now()); err != nil {
 			s.log.Warn("a context waits on: that it has a GPU can't be saved", "guest", g.spec.Name, "context", d.Key.Slot, "err", s.notSaved(err))
-			s.tasks.locked(func(t *tasks.Table) { t.Undo(s.clock.Now(), d.Key) })
-			return
+			if d.Before == 0 {
+				s.tasks.locked(func(t *tasks.Table) { t.Undo(s.clock.Now(), d.Key) })
+				return
+			}
+			s.tasks.locked(func(t *tasks.Table) { t.Shrink(s.clock.Now(), d.Key, d.Before) })
+			d.Granted = d.Before
 		}
 		s.tasks.locked(func(t *tasks.Table) { t.Began(d) })
+	}
+	switch {
+	case d.Leave:
+		s.log.Debug("context is to leave its GPU", "guest", g.spec.Name, "context", d.Key.Slot, "gpu", s.devices[d.GPU].config.Name, "why", d.Why)
+	case d.Before > 0:
+		s.log.Debug("context asked for more memory", "guest", g.spec.Name, "context", d.Key.Slot, "gpu", s.devices[d.GPU].config.Name, "bytes", d.Want, "granted", d.Granted)
+	case d.Granted > 0:
 		s.log.Debug("context placed", "guest", g.spec.Name, "context", d.Key.Slot, "gpu", s.devices[d.GPU].config.Name, "bytes", d.Granted, "waited", d.Waited)
 	}
 	s.tellPlace(g, *d)
@@ -431,27 +485,34 @@ func (s *Service) Tasks() api.Tasks {
 	now := s.clock.Now()
 	var all []tasks.Task
 	var waits tasks.Waits
-	s.tasks.locked(func(t *tasks.Table) { all, waits = t.Tasks(now), t.Waits() })
+	var moves tasks.Moves
+	s.tasks.locked(func(t *tasks.Table) { all, waits, moves = t.Tasks(now), t.Waits(), t.Moves() })
 	out := make([]api.Task, len(all))
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for i, x := range all {
 		out[i] = api.Task{
-			VM: x.Key.Guest, Context: x.Key.Slot, Tag: x.Request.Tag, State: api.TaskWaits,
-			MemoryBytes: x.Request.Memory, Blocks: x.Request.Blocks, Threads: x.Request.Threads,
+			VM: x.Key.Guest, Context: x.Key.Slot, Tag: x.Request.Tag, State: taskStateNames[x.State],
+			MemoryBytes: x.Request.Memory, OnHostBytes: x.OnHost, Moves: int(x.Left), Blocks: x.Request.Blocks, Threads: x.Request.Threads,
 			Warps: x.Warps, WaitedSeconds: x.Waited.Seconds(), Passed: x.Passed,
 		}
 		if g := s.guests[x.Key.Guest]; g != nil {
 			out[i].Domain = g.domainNow().Name
 		}
-		if x.Placed {
-			out[i].State, out[i].GPU = api.TaskPlaced, s.devices[x.GPU].config.Name
-		} else if x.Reason != abi.WaitNone {
+		switch {
+		case x.Placed:
+			out[i].GPU, out[i].Why = s.devices[x.GPU].config.Name, whyMoves[x.Why]
+			if x.State == taskplace.Growing {
+				out[i].Why = abi.WaitMemory.String()
+			}
+		case x.State == taskplace.Parked:
+			out[i].Why = "it has nothing to do"
+		case x.Reason != abi.WaitNone:
 			out[i].Why = x.Reason.String()
 		}
 	}
 	slices.SortStableFunc(out, func(a, b api.Task) int { return strings.Compare(a.VM, b.VM) })
-	return api.Tasks{Tasks: out, Waits: apiWaits(&waits)}
+	return api.Tasks{Tasks: out, Waits: apiWaits(&waits), Moves: apiMoves(moves)}
 }
 
 // apiWaits returns how long tasks waited.

@@ -154,7 +154,7 @@ func TestDriversOwnMemory(t *testing.T) {
 	if err := y.Admit(0, "a", Guest{Weight: 1, Memory: 100, Own: 15}); err != nil {
 		t.Fatal(err)
 	}
-	if err := y.Adopt(0, a, ask(100), 0, 0); err != nil || y.Granted(0) != 100 {
+	if err := y.Adopt(0, a, 100, ask(100), 0, 0, 0); err != nil || y.Granted(0) != 100 {
 		t.Errorf("%d bytes are granted: %v", y.Granted(0), err)
 	}
 }

@@ -90,8 +90,8 @@ type Task struct {
 	Placed bool
 	GPU    int
 	Reason abi.WaitReason
-	// Granted is what it has on GPU, in bytes, and OnHost what it has in the host's memory.
-	Granted, OnHost uint64
+	// First is what it asked for at first, in bytes; Granted is what it has on GPU, and OnHost what it has in the host's memory.
+	First, Granted, OnHost uint64
 	// Why is why it leaves or moves.
 	Why place.Why
 	// Left is how often it has left a GPU.
@@ -140,6 +140,7 @@ type task struct {
 	told   bool
 	reason abi.WaitReason // as last told
 
+	first   uint64    // bytes that it asked for at first
 	granted uint64    // bytes on gpu
 	want    uint64    // more memory that it waits for; 0: none
 	leaves  bool      // it was told to leave, or to move
@@ -232,6 +233,7 @@ func (t *Table) Submit(now time.Duration, k Key, r Request) error {
 		return err
 	}
 	t.bound(x)
+	x.first = x.req.Memory
 	switch {
 	case x.req.Memory > x.of.Memory:
 		t.refuse(x, abi.ErrorLimit)
@@ -265,6 +267,7 @@ func (t *Table) follow(now time.Duration, g *guest) {
 		// It is the only one that the queue has of its guest, and the queue has admitted the limit.
 		if _, err := t.queue.Grow(now, x.id, t.whole(g)+g.Own); err == nil {
 			t.bound(x)
+			x.first = x.req.Memory
 		}
 	}
 }
@@ -338,6 +341,7 @@ func (t *Table) release(now time.Duration, g *guest) {
 	for len(g.held) > 0 {
 		x := g.held[0]
 		t.bound(x)
+		x.first = x.req.Memory
 		if x.req.Memory > g.Memory { // the limit was lowered
 			t.refuse(x, abi.ErrorLimit)
 			continue
@@ -353,8 +357,8 @@ func (t *Table) release(now time.Duration, g *guest) {
 	}
 }
 
-// Adopt adds a task that an earlier daemon placed.
-func (t *Table) Adopt(now time.Duration, k Key, r Request, gpu int, waited time.Duration) error {
+// Adopt adds a task that an earlier daemon placed, and that had left a GPU so many times before.
+func (t *Table) Adopt(now time.Duration, k Key, first uint64, r Request, gpu int, waited time.Duration, left uint32) error {
 	x, err := t.add(now, k, r)
 	if err != nil {
 		return err
@@ -370,6 +374,7 @@ func (t *Table) Adopt(now time.Duration, k Key, r Request, gpu int, waited time.
 		return err
 	}
 	x.placed, x.gpu, x.granted, x.waited, x.asked = true, gpu, r.Memory, waited, now-waited
+	x.first, x.left = first, left
 	return nil
 }
 
@@ -418,7 +423,7 @@ func (t *Table) Undo(now time.Duration, k Key) {
 		return // its guest is gone
 	}
 	if again := t.byKey[k]; again != nil { // else it was refused: the guest's limit was lowered
-		again.asked, again.left, again.onHost = x.asked, x.left, x.onHost
+		again.asked, again.first, again.left, again.onHost = x.asked, x.first, x.left, x.onHost
 	}
 }
 
@@ -520,7 +525,7 @@ func (t *Table) Tasks(now time.Duration) []Task {
 // view returns what is to be seen of a task.
 func (x *task) view() Task {
 	return Task{
-		Key: x.key, Request: x.req, Placed: x.placed, GPU: x.gpu, Reason: x.reason, Granted: x.granted, OnHost: x.onHost, Why: x.why,
+		Key: x.key, Request: x.req, Placed: x.placed, GPU: x.gpu, Reason: x.reason, First: x.first, Granted: x.granted, OnHost: x.onHost, Why: x.why,
 		Left: x.left, Asked: x.asked, Waited: x.waited,
 	}
 }

@@ -160,12 +160,12 @@ func TestAdoptAndUndo(t *testing.T) {
 	x := newTable(t, 1)
 	open := make([]GPU, 1)
 	old, next := Key{"a", 0, 7}, Key{"b", 0, 1}
-	if err := x.Adopt(10, old, ask(70), 0, 3); err != nil {
+	if err := x.Adopt(10, old, 70, ask(70), 0, 3, 0); err != nil {
 		t.Fatal(err)
 	}
 	submit(t, x, 10, next, 40)
 	wantDecisions(t, "the old one is there", x.Decide(11, open), Decision{Key: next, Reason: abi.WaitMemory})
-	want := []Task{{Key: old, Request: ask(70), Placed: true, Granted: 70, Asked: 7, Waited: 3}}
+	want := []Task{{Key: old, Request: ask(70), Placed: true, First: 70, Granted: 70, Asked: 7, Waited: 3}}
 	if diff := cmp.Diff(want, x.Placed("a")); diff != "" {
 		t.Errorf("placed (-want +got):\n%s", diff)
 	}
@@ -178,7 +178,7 @@ func TestAdoptAndUndo(t *testing.T) {
 	}
 	placed.Waited = 3
 	wantDecisions(t, "placed again", x.Decide(13, open), placed)
-	if err := x.Adopt(13, Key{"a", 1, 1}, ask(70), 0, 0); err == nil {
+	if err := x.Adopt(13, Key{"a", 1, 1}, 70, ask(70), 0, 0, 0); err == nil {
 		t.Error("more was adopted than the GPU has")
 	}
 }
