@@ -10,7 +10,7 @@ import (
 )
 
 // taskMemoryVariable names the variable that says how much GPU memory each of the program's contexts
-// will ever take, where the virtual GPU floats: bytes, or with K, M or G behind.
+// will take, where the virtual GPU floats: bytes, or with K, M or G behind.
 const taskMemoryVariable = "VGPU_TASK_MEMORY"
 
 // contextOptions returns how the program's contexts are made. Where the virtual GPU floats, each waits
