@@ -227,7 +227,15 @@ func TestTasksFillFourGPUs(t *testing.T) {
 	h.Until("an account of c's work", func() error {
 		works(t, all[2]) // until one is seen
 		works(t, all[3])
-		if v := h.VM("c"); v.GPUSeconds == 0 || v.GPUSecondsOwn == nil || *v.GPUSecondsOwn == 0 || v.Kernels < 2 {
+		v := h.VM("c")
+		var contexts, used int
+		for _, on := range v.OnGPUs {
+			contexts += on.Contexts
+			if on.GPUSeconds > 0 {
+				used++
+			}
+		}
+		if v.GPUSeconds == 0 || v.GPUSecondsOwn == nil || *v.GPUSecondsOwn == 0 || v.Kernels < 2 || len(v.OnGPUs) != 4 || contexts != v.Contexts || used != 2 {
 			return fmt.Errorf("%+v", v)
 		}
 		return nil

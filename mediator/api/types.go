@@ -43,6 +43,15 @@ type Peer struct {
 	PIDFile string `json:"pid_file,omitempty"`
 }
 
+// OnGPU is what a guest that floats has on one GPU, and has used of it. See [VM] for the fields.
+type OnGPU struct {
+	GPU             string  `json:"gpu"`
+	Contexts        int     `json:"contexts"`
+	MemoryUsedBytes uint64  `json:"memory_used_bytes"`
+	GPUSeconds      float64 `json:"gpu_seconds"`
+	BusyRatio       float64 `json:"busy_ratio"`
+}
+
 // VM is one guest and its virtual GPU. Counters start at the guest's creation and continue over
 // restarts of the daemon.
 type VM struct {
@@ -64,6 +73,8 @@ type VM struct {
 	// room. Then GPU has those that don't float, the sums are over all GPUs, and each GPU is shared
 	// with it by its weight, cap and guarantee.
 	Float bool `json:"float,omitempty"`
+	// OnGPUs is what a guest that floats has on each of the host's GPUs; empty for others.
+	OnGPUs []OnGPU `json:"on_gpus,omitempty"`
 	// See [Terms].
 	Weight          float64 `json:"weight"`
 	Cap             float64 `json:"cap,omitempty"`

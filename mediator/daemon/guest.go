@@ -278,6 +278,9 @@ func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
 		v.Groups = append(v.Groups, uint16(id))
 	}
 	v.GPUSecondsOwn = g.ownSeconds(counts)
+	if v.Float {
+		v.OnGPUs = g.onGPUs(now)
+	}
 	return v
 }
 

@@ -41,13 +41,32 @@ const (
 	gauge   = exposition.Gauge
 )
 
+// placedMetrics are of each GPU where a guest is that floats. Others have one sample, of their GPU.
+var placedMetrics = []placed{
+	placedMetric("gpu_seconds_total", "Compute time that the guest used, by accounting; of a guest that floats, of each GPU.", counter,
+		func(p *api.OnGPU) float64 { return p.GPUSeconds }, func(v *api.VM) float64 { return v.GPUSeconds }),
+	placedMetric("busy_ratio", "The part of the GPU's time that the guest used lately; of a guest that floats, of each GPU.", gauge,
+		func(p *api.OnGPU) float64 { return p.BusyRatio }, func(v *api.VM) float64 { return v.BusyRatio }),
+	placedMetric("memory_used_bytes", "GPU memory that the guest has in use; of a guest that floats, of each GPU.", gauge,
+		func(p *api.OnGPU) float64 { return float64(p.MemoryUsedBytes) }, func(v *api.VM) float64 { return float64(v.MemoryUsedBytes) }),
+	placedMetric("contexts", "Contexts that the guest has; of a guest that floats, on each GPU.", gauge,
+		func(p *api.OnGPU) float64 { return float64(p.Contexts) }, func(v *api.VM) float64 { return float64(v.Contexts) }),
+}
+
+// placed is a metric of guests with its value on a GPU of one that floats, and of one that doesn't.
+type placed struct {
+	metric[api.OnGPU]
+	whole func(*api.VM) float64
+}
+
+func placedMetric(name, help string, kind exposition.Kind, value func(*api.OnGPU) float64, whole func(*api.VM) float64) placed {
+	return placed{metric[api.OnGPU]{exposition.NewFamily(kind, "vgpud_vm_"+name, help, vmLabels...), value}, whole}
+}
+
 var vmMetrics = []metric[api.VM]{
-	vmMetric("gpu_seconds_total", "Compute time that the guest used, by accounting.", counter, func(v *api.VM) float64 { return v.GPUSeconds }),
 	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately; compare it with the busy ratio, which is of the GPU's time.", gauge, func(v *api.VM) float64 { return v.Share }),
 	vmMetric("entitled_ratio", "What the guest's weight, cap and guarantee entitle it to among the active guests.", gauge, func(v *api.VM) float64 { return v.Entitled }),
-	vmMetric("busy_ratio", "The part of the GPU's time that the guest used lately.", gauge, func(v *api.VM) float64 { return v.BusyRatio }),
 	vmMetric("lost", "Whether the guest's virtual GPU was lost; its counters stay as they were.", gauge, func(v *api.VM) float64 { return boolValue(v.Lost != "") }),
-	vmMetric("memory_used_bytes", "GPU memory that the guest has in use.", gauge, func(v *api.VM) float64 { return float64(v.MemoryUsedBytes) }),
 	vmMetric("memory_limit_bytes", "GPU memory that the guest may use; 0 without a limit.", gauge, func(v *api.VM) float64 { return float64(v.MemoryLimitBytes) }),
 	vmMetric("kernel_time_limit_seconds", "GPU time after which a kernel of the guest is ended; 0 without a limit.", gauge, func(v *api.VM) float64 { return v.KernelTimeLimit.Seconds() }),
 	vmMetric("active", "Whether the guest had work in the last round.", gauge, func(v *api.VM) float64 { return boolValue(v.Active) }),
@@ -69,7 +88,6 @@ var vmMetrics = []metric[api.VM]{
 	vmMetric("copied_bytes_total", "Bytes copied to, from and on the GPU.", counter, func(v *api.VM) float64 { return float64(v.CopiedBytes) }),
 	vmMetric("commands_total", "Commands fetched from the guest's rings.", counter, func(v *api.VM) float64 { return float64(v.Commands) }),
 	vmMetric("doorbells_total", "Doorbells that the guest rang.", counter, func(v *api.VM) float64 { return float64(v.Doorbells) }),
-	vmMetric("contexts", "Contexts that the guest has.", gauge, func(v *api.VM) float64 { return float64(v.Contexts) }),
 	vmMetric("priority_ceiling", "The highest priority that the guest's launches may have, 0 to 15.", gauge, func(v *api.VM) float64 { return float64(v.PriorityCeiling) }),
 	vmMetric("evictions_total", "Times a kernel of the guest was taken off the GPU with work undone.", counter, func(v *api.VM) float64 { return float64(v.Preemption.Evictions) }),
 	vmMetric("eviction_seconds_total", "Time from when kernels of the guest were told to leave the GPU until they had left.", counter, func(v *api.VM) float64 { return v.Preemption.EvictionSeconds }),
@@ -186,6 +204,9 @@ func (source) Families() []*exposition.Family {
 		gpuInfo, gpuAccounting, gpuEvictions, gpuAsked, gpuPrediction, gpuHardware, gpuXids, gpuThrottled,
 		taskStates, taskMoves, taskWaits,
 	}
+	for _, m := range placedMetrics {
+		all = append(all, m.Family)
+	}
 	for _, m := range vmMetrics {
 		all = append(all, m.Family)
 	}
@@ -229,6 +250,17 @@ func collectVMs(to exposition.Sink, vms []api.VM) {
 	}
 	for _, g := range answering {
 		to.Sample(vmInfo, exposition.With(g.GPU, g.Name, g.Domain, g.DomainUUID, g.Owner, g.Project), 1)
+	}
+	for _, m := range placedMetrics {
+		for _, g := range answering {
+			if len(g.OnGPUs) == 0 {
+				to.Sample(m.Family, g.labels, m.whole(g.VM))
+			}
+			for i := range g.OnGPUs {
+				p := &g.OnGPUs[i]
+				to.Sample(m.Family, exposition.With(p.GPU, g.Name, g.Domain), m.value(p))
+			}
+		}
 	}
 	for _, m := range vmMetrics {
 		for _, g := range answering {

@@ -40,7 +40,8 @@ This page is generated from the code: ` + "`go test ./mediator/daemon -run TestM
 [Operating vgpud](operations.md#metrics) says where the metrics are served. Beside them there are the usual ` + "`go_*` and `process_*`" + `
 metrics of the daemon's own process. Label ` + "`gpu`" + ` is the GPU's name in the configuration, ` + "`vm`" + ` the guest's name, and ` + "`domain`" + ` the name of
 its libvirt domain, empty if it belongs to none. A GPU in software has no series of what only a driver knows. The values of a guest that
-floats are sums over all GPUs, and its label ` + "`gpu`" + ` is the GPU of its contexts that don't float.
+floats are sums over all GPUs, and its label ` + "`gpu`" + ` is the GPU of its contexts that don't float; where the meaning says "of each
+GPU" there is a value for each instead.
 
 | metric | type | labels | meaning |
 |---|---|---|---|

@@ -72,6 +72,13 @@ var twoGuests = fakeHost{
 			},
 		},
 		{Name: "web2", GPU: "gpu0", Weight: 1},
+		{
+			Name: "floats", GPU: "gpu1", Float: true, Weight: 1, Contexts: 3, MemoryUsedBytes: 96, GPUSeconds: 1.75, BusyRatio: 0.375,
+			OnGPUs: []api.OnGPU{
+				{GPU: "gpu0", Contexts: 2, MemoryUsedBytes: 32, GPUSeconds: 1.5, BusyRatio: 0.25},
+				{GPU: "gpu1", Contexts: 1, MemoryUsedBytes: 64, GPUSeconds: 0.25, BusyRatio: 0.125},
+			},
+		},
 	},
 	gpus: []api.GPU{{
 		Name: "gpu0", Kind: "soft", Model: "vgpud soft GPU", Policy: "dfq", VMs: 2, Healthy: true, BusyRatio: 0.75, BusySeconds: 20, IdleSeconds: 5,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -231,6 +232,22 @@ func (g *guest) sums(st *scheduler.GuestStatus) (work ipc.Counters, memory uint6
 		unaccounted += p.unaccounted
 	}
 	return work, memory, unaccounted
+}
+
+// onGPUs returns what the guest has on each of its GPUs.
+//
+// Preconditions: g.mu and Service.mu are held.
+func (g *guest) onGPUs(now time.Duration) []api.OnGPU {
+	var all []api.OnGPU
+	for _, p := range g.all() {
+		st := p.sched.Status(now)
+		all = append(all, api.OnGPU{
+			GPU: p.device.config.Name, Contexts: st.Activity.Contexts, MemoryUsedBytes: g.memoryUsed(p, &st.Activity),
+			GPUSeconds: st.Bill.Used.Seconds(), BusyRatio: st.BusyRatio,
+		})
+	}
+	slices.SortFunc(all, func(a, b api.OnGPU) int { return strings.Compare(a.GPU, b.GPU) })
+	return all
 }
 
 // control returns the state of the guest's contexts on the hardware.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"vgpud/clock"
@@ -90,6 +91,17 @@ func (k *savedState) on(gpu string) savedPresence {
 		}
 	}
 	return savedPresence{GPU: gpu, Bill: ipc.Bill{Executed: -1}}
+}
+
+// onGPUs returns what a guest that floats used of each of its GPUs, and the sum in seconds.
+func (k *savedState) onGPUs() (all []api.OnGPU, sum float64) {
+	for _, f := range k.Spec.Floats {
+		used := k.on(f.Name).Bill.Used.Seconds()
+		all = append(all, api.OnGPU{GPU: f.Name, GPUSeconds: used})
+		sum += used
+	}
+	slices.SortFunc(all, func(a, b api.OnGPU) int { return strings.Compare(a.GPU, b.GPU) })
+	return all, sum
 }
 
 // stateFile is the name of the file in a guest's directory.

@@ -312,7 +312,9 @@ func (t *silentGuest) vm() (v api.VM, silent bool) {
 		v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling, v.Latency = k.Terms.Weight, k.Terms.Cap, k.Terms.Guarantee, k.Terms.PriorityCeiling, k.Terms.Latency
 		v.GPUSeconds, v.SuspendedSeconds, v.Suspensions = k.Bill.Used.Seconds(), k.Bill.Suspended.Seconds(), k.Bill.Suspensions
 		v.Preemption.Caused, v.Preemption.ChargedSeconds = k.Bill.Caused, k.Bill.Charged.Seconds()
-		v.Float = len(k.Spec.Floats) > 0
+		if v.Float = len(k.Spec.Floats) > 0; v.Float {
+			v.OnGPUs, v.GPUSeconds = k.onGPUs()
+		}
 		v.MemoryLimitBytes, v.KernelTimeLimit = k.Spec.MemoryLimit, k.Spec.KernelTimeLimit
 		v.Peer, v.Confinement = apiPeer(k.Spec.Peer), apiConfinement(k.Spec.Sandbox)
 		v.Silent += fmt.Sprintf("; it is adopted as soon as process %d answers (is it stopped, or short of memory?), or end it: vgpuctl delete vm %s --force", k.PID, t.name)
