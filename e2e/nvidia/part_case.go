@@ -23,11 +23,11 @@ func (o *options) several() bool { return o.part == casePart }
 // the contexts' own: a batch takes about 20 s where a GPU belongs to one job at a time. Copies take as
 // long a part of that as they would, which they do at fewer bytes.
 const (
-	caseTime    = 12
+	caseTime    = 16
 	caseCopies  = 16
 	casePortion = 0.9 // of a GPU's memory
 	caseOther   = 64 << 20
-	caseBegins  = 10
+	caseBegins  = 8
 	casePairs   = 4
 	caseRounds  = 100
 	caseTurn    = 20
@@ -119,7 +119,7 @@ func (b *bench) caseCosts(ctx context.Context, o *batch.Options) error {
 		return fmt.Errorf("begin: %w", err)
 	}
 	r := b.rowOf("gpu_begin_us", micros*live.Median(begins.Floating), []float64{micros * live.Median(begins.Floating)},
-		fmt.Sprintf("p50 of %d contexts of 64 MiB, one after the other with a pause of 0.6 s, from the request until the context could be used", len(begins.Floating)))
+		fmt.Sprintf("p50 of %d contexts of 64 MiB, one after the other with a pause of 1.5 s, from the request until the context could be used", len(begins.Floating)))
 	r.Baseline["until_a_gpu_was_found_us"], r.Baseline["a_context_that_does_not_float_us"] = micros*live.Median(begins.Waited), micros*live.Median(begins.Plain)
 	launches, err := live.Launch(ctx, o, pick(b, 1, casePairs, casePairs), pick(b, 2, caseRounds, caseRounds), caseTurn)
 	if err != nil {

@@ -323,7 +323,7 @@ func TestExecutorsOfTheSilent(t *testing.T) {
 	}
 	// One that does not end, although its parent has.
 	stuck := exec.Command("sleep", "600")
-	stuck.SysProcAttr = &unix.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}, Pdeathsig: unix.SIGKILL}
+	stuck.SysProcAttr = &unix.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	if err := stuck.Start(); err != nil {
 		t.Fatal(err)
 	}

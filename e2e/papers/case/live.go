@@ -37,7 +37,7 @@ const (
 	liveGPUs    = 4
 	liveMemory  = 64
 	liveTime    = 4
-	liveBegins  = 40
+	liveBegins  = 30
 	livePairs   = 8
 	liveRounds  = 150
 	liveTurn    = 20

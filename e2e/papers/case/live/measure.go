@@ -85,7 +85,7 @@ type Begins struct {
 }
 
 // beginPause is how long a guest waits before each context: until an executor is warm.
-const beginPause = 600 * time.Millisecond
+const beginPause = 1500 * time.Millisecond
 
 // Begin measures how long contexts take to begin, one after the other in a guest that floats, with a
 // warm executor, and as many in one that does not.
@@ -139,8 +139,8 @@ const launchesDropped = 5
 // of so many pairs of guests, each in rounds with a turn of so many launches for both, which begin by
 // turns.
 func Launch(ctx context.Context, o *batch.Options, pairs, rounds, turn int) (l Launches, err error) {
-	for range pairs {
-		if err := l.pair(ctx, o, rounds, turn); err != nil {
+	for i := range pairs {
+		if err := l.pair(ctx, o, i%2 == 1, rounds, turn); err != nil {
 			return l, err
 		}
 	}
@@ -149,21 +149,31 @@ func Launch(ctx context.Context, o *batch.Options, pairs, rounds, turn int) (l L
 	return l, nil
 }
 
-// pair measures a pair of guests.
-func (l *Launches) pair(ctx context.Context, o *batch.Options, rounds, turn int) (err error) {
-	plain, err := open(ctx, o, api.VMSpec{Name: "plain", GPU: o.GPUs[0]})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, plain.close()) }()
+// pair measures a pair of guests, of which the one that floats comes first if floats is set.
+func (l *Launches) pair(ctx context.Context, o *batch.Options, floats bool, rounds, turn int) (err error) {
 	if err := cordon(ctx, o, true); err != nil {
 		return err
 	}
-	floating, err := open(ctx, o, api.VMSpec{Name: "floats", Float: true})
+	specs := []api.VMSpec{{Name: "plain", GPU: o.GPUs[0]}, {Name: "floats", Float: true}}
+	if floats {
+		slices.Reverse(specs)
+	}
+	var all []*launcher
+	for _, s := range specs {
+		x, oerr := open(ctx, o, s)
+		if err = oerr; err != nil {
+			break
+		}
+		all = append(all, x)
+		defer func() { err = errors.Join(err, x.close()) }()
+	}
 	if err := errors.Join(err, cordon(ctx, o, false)); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, floating.close()) }()
+	plain, floating := all[0], all[1]
+	if floats {
+		plain, floating = floating, plain
+	}
 	for i := range rounds {
 		first, second := plain, floating
 		if i%2 == 1 {
