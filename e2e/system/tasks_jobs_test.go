@@ -52,12 +52,12 @@ func TestTaskJobs(t *testing.T) {
 	if !crashed.OutOfMemory || crashed.Error == "" || crashed.Placed != 0 || crashed.Ended == 0 {
 		t.Errorf("over its limit: %+v", crashed)
 	}
-	more := job // than it asked for
+	more := job // than its guest may have
 	more.OtherBytes, more.Steps = 0, []workload.JobStep{{Launches: 1, Throttle: &corpus.ThrottleConfig{Blocks: 8 << 10, Threads: 1024, Iterations: 1}}}
 	var grown workload.JobReport
-	h.do(api.VMSpec{Name: "grows"}, workload.Plan{Job: &more}, &grown)
+	h.do(api.VMSpec{Name: "grows", MemoryLimitBytes: 12 * mib}, workload.Plan{Job: &more}, &grown)
 	if !grown.OutOfMemory || grown.Placed == 0 {
-		t.Errorf("over its grant: %+v", grown)
+		t.Errorf("it grows over its guest's limit: %+v", grown)
 	}
 	none := job
 	none.Steps = []workload.JobStep{{Launches: 1}}
