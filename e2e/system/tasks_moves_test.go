@@ -8,7 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/cmd/vgpud/workload"
+	"vgpud/e2e/proc"
 	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
@@ -269,4 +272,109 @@ func TestMovesOutliveTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-checked
+}
+
+// TestParkedTaskOutlivesItsGPU: a context whose memory is on the host goes on elsewhere after its GPU was
+// lost, and so does one whose new executor is killed while it makes the context anew.
+func TestParkedTaskOutlivesItsGPU(t *testing.T) {
+	h := newTaskHost(t, 2)
+	a := keep(t, h.begin(h.guest(api.VMSpec{Name: "a"}), 700*mib), 200*mib)
+	other := h.begin(h.guest(api.VMSpec{Name: "other"}), 900*mib)
+	if h.gpuOf(a.gpu) != 0 || h.gpuOf(other) != 1 {
+		t.Fatalf("on GPUs %d and %d", h.gpuOf(a.gpu), h.gpuOf(other))
+	}
+	h.begin(h.guest(api.VMSpec{Name: "urgent", PriorityCeiling: 5}), 800*mib)
+	h.untilTask("the context to be on the host", "a", func(x api.Task) bool { return x.OnHostBytes > 0 })
+	if err := h.GPU.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	checked := make(chan struct{})
+	go func() {
+		defer close(checked)
+		a.check()
+	}()
+	h.untilTask("the context to wait", "a", waits)
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Kill one executor of a while it copies, if it is seen in time.
+	killed := false
+	for !killed {
+		select {
+		case <-checked:
+			t.Log("the executor was not seen in time")
+			killed = true
+			continue
+		default:
+		}
+		executors, err := proc.Children(h.VM("a").PID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(executors) > 0 {
+			if err := unix.Kill(executors[0], unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+				t.Fatal(err)
+			}
+			killed = true
+		}
+	}
+	<-checked
+	if got := h.gpuOf(a.gpu); got != 1 {
+		t.Errorf("it is on GPU %d, want 1", got)
+	}
+	a.check()
+}
+
+// TestUnwrittenTaskOutlivesItsGPU: a context in which no kernel has run yet goes on elsewhere when its GPU
+// is lost, with what its program copied; one in which some has fails with CUDA's error, as
+// TestTasksOfALostGPU checks.
+func TestUnwrittenTaskOutlivesItsGPU(t *testing.T) {
+	ctx := t.Context()
+	h := newTaskHost(t, 2)
+	var all []*driver.Context
+	for _, name := range []string{"a", "b"} {
+		w := h.submit(h.guest(api.VMSpec{Name: name}), 300*mib)
+		gpu, err := w.result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, gpu)
+	}
+	gpu := all[0]
+	if h.gpuOf(gpu) != 0 {
+		gpu = all[1]
+	}
+	load := newLoad(t, gpu, "scan", corpus.Trivial) // copies its input
+	data := bytes.Repeat([]byte("kept"), 1<<18)
+	at, err := gpu.Alloc(ctx, uint64(len(data)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := gpu.CopyIn(ctx, at, data); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.GPU.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(data))
+	h.Until("the context to be on the host", func() error {
+		for _, x := range h.tasks() {
+			if x.OnHostBytes > 0 && x.GPU == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("tasks: %+v", h.tasks())
+	})
+	if err := gpu.CopyOut(ctx, got, at); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got, data) {
+		t.Error("its memory is wrong")
+	}
+	if err := load.Run(ctx, gpu.Own()); err != nil {
+		t.Error(err)
+	}
+	if got := h.gpuOf(gpu); got != 1 {
+		t.Errorf("it is on GPU %d, want 1", got)
+	}
 }

@@ -48,7 +48,8 @@ func FeaturesOf(kind string) abi.Features {
 }
 
 // Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit,
-// Elapsed, FetchLimit, Grow, Granted, Moves, Until and those of windows' addresses must be set.
+// Elapsed, FetchLimit, Grow, Granted, Rescued, Moves,
+// Until and those of windows' addresses must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
@@ -85,6 +86,9 @@ type Options struct {
 	// Grow, if set, asks for memory in bytes in all that the context may take; [Executor.Granted] answers.
 	// Granted is called with what it may take from then on.
 	Grow, Granted func(bytes uint64)
+	// Rescued, if set, is called with a context that was saved when its GPU was lost. The file is the
+	// executor's to close.
+	Rescued func(f *os.File, s ipc.Saved) error
 	// Moves reports whether the context may be saved: see [Executor.Save].
 	Moves bool
 	// Until ends what Save and Restore do; nil is context.Background.
@@ -118,9 +122,11 @@ type Executor struct {
 	props      gpu.Properties
 	told       *[gpu.AttributeCount]int32 // see attributes
 
-	shift   time.Duration // what the guest is told of the GPU's clock, less that clock: see Restore
-	leaving *departure    // nil: the context stays
-	gone    bool          // it was saved
+	shift   time.Duration                       // what the guest is told of the GPU's clock, less that clock: see Restore
+	leaving *departure                          // nil: the context stays
+	gone    bool                                // it was saved
+	record  record                              // of what was written to its memory
+	epoch   struct{ guest, host time.Duration } // the same instant of the GPU's clock and the executor's
 
 	timeLimit    time.Duration // of the context's kernels, as the device knows it
 	priority     *priority     // of the process's threads; nil: not managed
@@ -202,6 +208,12 @@ func New(o Options) *Executor {
 	}
 	if o.Moves {
 		x.places = newPlaces(o.Context)
+		x.epoch.host = o.Clock.Now()
+		now, err := o.Device.Now()
+		x.epoch.guest = now
+		x.record.over = err != nil
+	} else {
+		x.record.end()
 	}
 	return x
 }

@@ -51,6 +51,7 @@ func launch(c *command, p *pending) error {
 	if err != nil {
 		return err
 	}
+	x.record.end()
 	shape := launchShape(&l)
 	if err := x.checkShape(shape.Grid, shape.Block); err != nil {
 		return err

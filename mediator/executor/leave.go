@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"time"
 
 	"vgpud/gpu"
 	"vgpud/mediator/ipc"
@@ -104,42 +105,19 @@ func (x *Executor) wants() bool {
 	return wants
 }
 
-// save writes the context, which is quiet, to a file.
-func (x *Executor) save(f *os.File) (err error) {
-	m, err := x.newMover(f)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, m.close()) }()
-	now, err := x.o.Device.Now()
-	if err != nil {
-		return err
-	}
+// contents returns all of the context but its memory, at an instant that is known by the guest's clock
+// and by the executor's. The context is quiet.
+func (x *Executor) contents(guest, host time.Duration) *savedContext {
 	s := &savedContext{
-		GuestTime: now + x.shift, HostTime: x.o.Clock.Now(), Limits: x.limitsSet, Windows: x.windows.at, NextPlace: x.places.next,
-		LastModule: x.modules.last, LastFunction: x.functions.last, LastEvent: x.events.last, Printed: x.printed,
+		GuestTime: guest, HostTime: host, Limits: x.limitsSet, Windows: x.windows.at, NextPlace: x.places.next,
+		LastModule: x.modules.last, LastFunction: x.functions.last, LastEvent: x.events.last, Printed: x.printed, Peak: x.peakBefore,
 	}
-	at := int64(0)
-	place := func(base gpu.Ptr, size uint64) savedMemory {
-		r := savedMemory{base, size, at}
-		at += int64((size + savedGrain - 1) / savedGrain * savedGrain)
-		return r
-	}
-	for _, a := range x.memory {
-		r := place(a.base, a.size)
-		s.Memory = append(s.Memory, r)
-		if err := m.out(r); err != nil {
-			return err
-		}
+	if peak := x.o.MemoryPeak; peak != nil {
+		s.Peak = max(s.Peak, peak())
 	}
 	for _, h := range slices.Sorted(maps.Keys(x.modules.byID)) {
 		mod := x.modules.byID[h]
-		v, _ := mod.gpu.(gpu.Variables) // it is placed
-		r := place(v.Variables())
-		s.Modules = append(s.Modules, savedModule{Handle: h, Image: mod.image, At: mod.at, Stack: mod.stack, Variables: r})
-		if err := m.out(r); err != nil {
-			return err
-		}
+		s.Modules = append(s.Modules, savedModule{Handle: h, Image: mod.image, At: mod.at, Stack: mod.stack})
 		for name, h2 := range mod.functions {
 			fn := x.functions.byID[h2]
 			s.Functions = append(s.Functions, savedFunction{
@@ -153,6 +131,30 @@ func (x *Executor) save(f *os.File) (err error) {
 			At: ev.at, Records: ev.records, Value: ev.value,
 		})
 	}
+	for _, ch := range x.channels {
+		s.Channels = append(s.Channels, ch.saved())
+	}
+	return s
+}
+
+// placeIn returns where memory is in a file that has at bytes so far.
+func placeIn(at *int64, base gpu.Ptr, size uint64) savedMemory {
+	r := savedMemory{base, size, *at}
+	*at += int64((size + savedGrain - 1) / savedGrain * savedGrain)
+	return r
+}
+
+// save writes the context, which is quiet, to a file.
+func (x *Executor) save(f *os.File) (err error) {
+	m, err := x.newMover(f)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, m.close()) }()
+	now, err := x.o.Device.Now()
+	if err != nil {
+		return err
+	}
 	for {
 		text, err := x.o.Context.Printf(savedPiece)
 		if err != nil {
@@ -163,12 +165,23 @@ func (x *Executor) save(f *os.File) (err error) {
 		}
 		x.printed = append(x.printed, text...)
 	}
-	s.Printed, s.Peak = x.printed, x.peakBefore
-	if peak := x.o.MemoryPeak; peak != nil {
-		s.Peak = max(s.Peak, peak())
+	s := x.contents(now+x.shift, x.o.Clock.Now())
+	at := int64(0)
+	for _, a := range x.memory {
+		s.Memory = append(s.Memory, placeIn(&at, a.base, a.size))
 	}
-	for _, ch := range x.channels {
-		s.Channels = append(s.Channels, ch.saved())
+	for i := range s.Modules {
+		v, _ := x.modules.byID[s.Modules[i].Handle].gpu.(gpu.Variables) // it is placed
+		base, n := v.Variables()
+		s.Modules[i].Variables = placeIn(&at, base, n)
+		if err := m.out(s.Modules[i].Variables); err != nil {
+			return err
+		}
+	}
+	for _, r := range s.Memory {
+		if err := m.out(r); err != nil {
+			return err
+		}
 	}
 	return writeContents(f, at, s)
 }
@@ -194,6 +207,7 @@ func (x *Executor) Restore(f *os.File, closed []int) error {
 		return err
 	}
 	x.shift = s.GuestTime + (x.o.Clock.Now() - s.HostTime) - now
+	x.record.end()
 	if err := x.restoreMemory(f, s); err != nil {
 		return err
 	}
@@ -244,6 +258,9 @@ func (x *Executor) restoreMemory(f *os.File, s *savedContext) (err error) {
 		}
 		if err := x.reload(movable, o); err != nil {
 			return fmt.Errorf("load module %d again: %w", o.Handle, err)
+		}
+		if o.Fresh {
+			continue
 		}
 		if err := m.in(o.Variables, true); err != nil {
 			return err

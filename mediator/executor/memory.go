@@ -51,6 +51,8 @@ func memFree(c *command, _ *pending) error {
 	if err := c.ch.x.o.Context.Free(gpu.Ptr(h.Handle)); err != nil {
 		return err
 	}
+	a, _ := c.ch.x.memory.around(gpu.Ptr(h.Handle))
+	c.ch.x.record.freed(a)
 	c.ch.x.memory.remove(gpu.Ptr(h.Handle))
 	c.ch.x.forgetRefusals()
 	return nil
@@ -99,7 +101,11 @@ func copyIn(c *command, p *pending) error {
 	p.copied = t.Size
 	c.leadCopy(t.Size)
 	c.ch.endTurn()
-	return p.onGPU(c.ch.gpu.CopyIn(gpu.Ptr(t.Dst), src))
+	err = p.onGPU(c.ch.gpu.CopyIn(gpu.Ptr(t.Dst), src))
+	if err == nil {
+		c.ch.x.record.add(write{at: gpu.Ptr(t.Dst), data: src})
+	}
+	return err
 }
 
 func copyOut(c *command, p *pending) error {
@@ -123,6 +129,7 @@ func copyAcross(c *command, p *pending) error {
 		return err
 	}
 	p.copied = t.Size
+	c.ch.x.record.end()
 	return c.fill(p, fillTime(2*min(t.Size, maxFill), 1), func() (gpu.Fence, error) {
 		return c.ch.gpu.Copy(gpu.Ptr(t.Dst), gpu.Ptr(t.Src), t.Size)
 	})
@@ -146,6 +153,9 @@ func copyBox(c *command, p *pending) error {
 		return err
 	}
 	p.copied = box.Bytes()
+	if b.DstPlace != abi.PlaceWindow {
+		c.ch.x.record.end()
+	}
 	if b.DstPlace == abi.PlaceWindow || b.SrcPlace == abi.PlaceWindow {
 		c.ch.endTurn()
 		return p.onGPU(c.ch.gpu.Copy3D(&box))
@@ -176,10 +186,15 @@ func set(c *command, p *pending) error {
 	}
 	p.copied = s.Rows * s.Count * width
 	if s.Rows == 1 || s.Pitch == s.Count*width {
-		return c.fill(p, fillTime(p.copied, 1), func() (gpu.Fence, error) {
+		err := c.fill(p, fillTime(p.copied, 1), func() (gpu.Fence, error) {
 			return c.ch.gpu.Set(gpu.Ptr(s.Dst), s.Value, int(s.Width), s.Rows*s.Count)
 		})
+		if err == nil && p.copied > 0 {
+			c.ch.x.record.add(write{at: gpu.Ptr(s.Dst), value: s.Value, width: int(s.Width), n: s.Rows * s.Count})
+		}
+		return err
 	}
+	c.ch.x.record.end()
 	return c.fill(p, fillTime(s.Count*width, s.Rows), func() (gpu.Fence, error) {
 		return c.ch.gpu.Set2D(gpu.Ptr(s.Dst), s.Pitch, s.Value, int(s.Width), s.Count, s.Rows)
 	})

@@ -141,7 +141,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		Fault:         fault,
 		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
 		Mappable:      windows, SharedFile: bar2, Registered: registered.wait,
-		Moves: s.Grant > 0, Until: ctx, Granted: memory.SetGrant, Grow: growOf(conn, &s, log),
+		Moves: s.Grant > 0, Until: ctx, Granted: memory.SetGrant, Grow: growOf(conn, &s, log), Rescued: rescuedOf(conn, &s),
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
@@ -336,7 +336,11 @@ func (x *Executor) failWhenLost(ctx context.Context, l gpu.Losable) {
 	select {
 	case <-ctx.Done():
 	case <-l.Lost():
-		x.do(func() { x.fail(gpu.ErrLost) })
+		x.do(func() {
+			if !x.rescue() {
+				x.fail(gpu.ErrLost)
+			}
+		})
 	}
 }
 
@@ -367,6 +371,21 @@ func growOf(conn *ipc.Conn, s *ipc.Setup, log *slog.Logger) func(bytes uint64) {
 		return nil
 	}
 	return func(bytes uint64) { report(conn, log, ipc.KindGrow, ipc.Grow{Slot: s.Slot, Memory: bytes}) }
+}
+
+// rescuedOf returns the function that sends vm a context that outlives its GPU, or nil if vm does not
+// take it.
+func rescuedOf(conn *ipc.Conn, s *ipc.Setup) func(*os.File, ipc.Saved) error {
+	if s.Grant == 0 || !s.Grows {
+		return nil
+	}
+	return func(f *os.File, saved ipc.Saved) error {
+		m, err := ipc.NewMessage(ipc.KindSave, saved, f)
+		if err != nil {
+			return err
+		}
+		return conn.Send(m)
+	}
 }
 
 // elapsedOf returns elapsed, or nil if the GPU's own timestamps tell how long a kernel ran.

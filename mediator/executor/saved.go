@@ -52,6 +52,7 @@ type savedModule struct {
 	At        gpu.Ptr
 	Stack     uint64 // the limit when it was loaded; 0: that was not known
 	Variables savedMemory
+	Fresh     bool // they have their first values
 }
 
 type savedFunction struct {

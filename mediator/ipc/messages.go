@@ -28,6 +28,9 @@ const (
 	// KindSave (vm to exec) has the context leave its GPU, as soon as nothing of it is there: file a file
 	// in memory, to which all of the context is written. It is answered by a message of its kind and ID.
 	// The executor then ends with the connection or, with Error set, goes on. The file may be part of a later [KindSetup].
+	// An executor sends the same without an ID, with a file of its own, when its GPU was lost and no kernel
+	// has run.
+	// An executor may send the same without an ID, with a file of its own, when its GPU was lost.
 	KindSave Kind = "save"
 	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body [Vector]; file the
 	// eventfd, or none to turn the vector off.

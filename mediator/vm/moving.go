@@ -10,8 +10,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // A context that floats may leave its GPU when the daemon asks for it: its executor writes all of it
@@ -129,6 +131,13 @@ func (p *process) answeredSave(f *os.File, m ipc.Message, err error) {
 		}
 		return
 	}
+	if p.moves.saved != nil { // it was rescued meanwhile
+		p.mu.Unlock()
+		if err := f.Close(); err != nil {
+			p.b.log.Debug("close a context's file", "err", err)
+		}
+		return
+	}
 	p.setAt(onGPU)
 	held, grow := p.takeHeld(), p.moves.grow
 	p.mu.Unlock()
@@ -141,6 +150,27 @@ func (p *process) answeredSave(f *os.File, m ipc.Message, err error) {
 	if grow > 0 { // the daemon may have had it leave instead of answering
 		p.b.daemons.sendGrow(p.growth(grow))
 	}
+}
+
+// rescued takes over a context that its executor has saved since its GPU was lost.
+func (p *process) rescued(m *ipc.Message) error {
+	var s ipc.Saved
+	if err := m.Decode(&s); err != nil {
+		return err
+	}
+	if p.task == nil {
+		return errors.New("executor saved a context that does not float")
+	}
+	p.b.lostGPU(abi.ErrorDeviceLost)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.moves.saved != nil {
+		return errors.New("executor saved its context twice")
+	}
+	p.moves.saved, p.moves.wants, p.ready = m.Files[0], s.Wants, false
+	p.setAt(leaves)
+	m.Files = nil
+	return p.conn.Shut(stopGrace)
 }
 
 // hold keeps a request for the next executor. A channel that is closed while there is none is closed
@@ -227,8 +257,23 @@ func (p *process) left(log *slog.Logger) bool {
 	return true
 }
 
-// maxTries is how many executors may die while they make a context anew.
-const maxTries = 3
+// maxTries is how many executors may die while they make a context anew. Before the next is started,
+// there is a pause of tryPause for each: the daemon may not know yet that the GPU is lost.
+const (
+	maxTries = 5
+	tryPause = 250 * time.Millisecond
+)
+
+// pause waits before another executor makes the context anew that one has died on.
+func (p *process) pause() {
+	p.mu.Lock()
+	n := 0
+	if p.moves.at == returns {
+		n = p.moves.tries
+	}
+	p.mu.Unlock()
+	_ = clock.Sleep(p.ctx, p.b.clock, time.Duration(n)*tryPause) // the process was stopped
+}
 
 // returnRate is how fast memory is copied to a GPU at least, in bytes a second.
 const returnRate = 64 << 20

@@ -127,7 +127,7 @@ func (p *process) runOnce(log *slog.Logger) (left bool) {
 		log.Debug("executor ended")
 		return false
 	}
-	if !p.faulted && p.left(log) {
+	if p.pause(); !p.faulted && p.left(log) {
 		return true
 	}
 	if p.faulted && errors.Is(err, io.EOF) && werr == nil {
@@ -251,7 +251,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			}
 			return abi.ErrorExecutorLost, err
 		}
-		if len(m.Files) > 0 && m.Kind != ipc.KindHandles {
+		if len(m.Files) > 0 && m.Kind != ipc.KindHandles && (m.Kind != ipc.KindSave || m.ID != 0 || len(m.Files) > 1) {
 			return abi.ErrorInternal, errors.Join(fmt.Errorf("executor sent %d files", len(m.Files)), m.CloseFiles())
 		}
 		switch m.Kind {
@@ -273,7 +273,13 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			if err := p.receiveHandles(&m); err != nil {
 				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())
 			}
-		case ipc.KindOpen, ipc.KindShut, ipc.KindSave:
+		case ipc.KindSave:
+			if m.ID != 0 || len(m.Files) == 0 {
+				p.reply(m)
+			} else if err := p.rescued(&m); err != nil {
+				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())
+			}
+		case ipc.KindOpen, ipc.KindShut:
 			p.reply(m)
 		case ipc.KindGrow:
 			if err := p.receiveGrow(&m); err != nil {
