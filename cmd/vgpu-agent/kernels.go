@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"vgpud/cmd/internal/output"
 
 	"vgpud/guestagent/allot"
@@ -42,7 +43,7 @@ func knownKernels(socket string) ([]cache.Entry, error) {
 			if err != nil {
 				return err
 			}
-			all = append(all, reply.Kernels...)
+			all = append(all, slices.DeleteFunc(reply.Kernels, func(e cache.Entry) bool { return e.Peak != nil })...)
 			if reply.Next <= from || len(all) > cache.MaxEntries {
 				return nil
 			}

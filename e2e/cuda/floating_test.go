@@ -17,13 +17,18 @@ import (
 type running struct {
 	t     *testing.T
 	cmd   *exec.Cmd
-	in    io.Closer
+	in    io.WriteCloser
 	lines *bufio.Scanner
 }
 
 func (g *guest) start(t *testing.T, name string, env ...string) *running {
 	t.Helper()
-	r := &running{t: t, cmd: g.command(t, name)}
+	return g.startWith(t, name, nil, env...)
+}
+
+func (g *guest) startWith(t *testing.T, name string, args []string, env ...string) *running {
+	t.Helper()
+	r := &running{t: t, cmd: g.command(t, name, args...)}
 	r.cmd.Env = append(slices.Clone(g.env), env...)
 	in, err := r.cmd.StdinPipe()
 	if err != nil {
@@ -45,6 +50,14 @@ func (r *running) line(want string) {
 	r.t.Helper()
 	if !r.lines.Scan() || r.lines.Text() != want {
 		r.t.Fatalf("printed %q, want %q (%v)", r.lines.Text(), want, r.lines.Err())
+	}
+}
+
+// launch has the program go on.
+func (r *running) launch() {
+	r.t.Helper()
+	if _, err := io.WriteString(r.in, "\n"); err != nil {
+		r.t.Fatal(err)
 	}
 }
 
@@ -105,4 +118,69 @@ func TestProgramsFloat(t *testing.T) {
 	for _, name := range append(slices.Clone(programs), "vectoradd") {
 		t.Run(name, func(t *testing.T) { g.run(t, name+".c") })
 	}
+}
+
+// TestLazily runs programs whose guests' limits are together more than a GPU's memory. None has a GPU
+// before its first launch. The first run asks for its guest's whole limit, and shows what the program
+// needs, so that the next two run at the same time.
+func TestLazily(t *testing.T) {
+	h := host.StartGPUs(t, 1, "none")
+	cache := "XDG_CACHE_HOME=" + t.TempDir()
+	a := guestOf(t, h, api.VMSpec{Name: "a", Float: true, MemoryLimitBytes: 700 << 20})
+	b := guestOf(t, h, api.VMSpec{Name: "b", Float: true, MemoryLimitBytes: 700 << 20})
+	tasks := func() []api.Task {
+		t.Helper()
+		all, err := h.Client.Tasks(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all.Tasks
+	}
+	run := func(g *guest) *running {
+		t.Helper()
+		r := g.startWith(t, "lazily.c", []string{"300"}, cache)
+		r.line("recorded")
+		return r
+	}
+	first := run(a)
+	h.Until("the context for questions to end", func() error {
+		if all := tasks(); len(all) != 0 {
+			return fmt.Errorf("%+v", all)
+		}
+		return nil
+	})
+	first.launch()
+	first.line("launched")
+	if all := tasks(); len(all) != 1 || all[0].MemoryBytes != 700<<20 {
+		t.Errorf("tasks of a program that was not seen before: %+v", all)
+	}
+	first.end()
+	var both []*running
+	for _, g := range []*guest{a, b} {
+		r := run(g)
+		r.launch()
+		r.line("launched")
+		both = append(both, r)
+	}
+	all := tasks()
+	if len(all) != 2 {
+		t.Fatalf("tasks: %+v", all)
+	}
+	for _, x := range all {
+		if x.State != api.TaskPlaced || x.MemoryBytes < 300<<20 || x.MemoryBytes > 350<<20 || x.Blocks != 4 || x.Threads != 256 {
+			t.Errorf("a program that needs 300 MiB: %+v", x)
+		}
+	}
+	for _, r := range both {
+		r.end()
+	}
+	// With another argument it is not known.
+	other := b.startWith(t, "lazily.c", []string{"more", "100"}, cache)
+	other.line("recorded")
+	other.launch()
+	other.line("launched")
+	if all := tasks(); len(all) != 1 || all[0].MemoryBytes != 700<<20 {
+		t.Errorf("tasks of a program with other arguments: %+v", all)
+	}
+	other.end()
 }

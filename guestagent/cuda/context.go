@@ -92,6 +92,7 @@ func (x *Context) destroy() {
 	delete(d.contexts, x)
 	if x.task != nil {
 		x.task.end()
+		x.learn()
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -142,6 +143,9 @@ func (c *Call) contextOf(h Handle) (*Context, Result) {
 // context is of no use is kept.
 func (x *Context) fail(err error) Result {
 	r, sticky := resultOf(err)
+	if r == ErrorOutOfMemory && x.task != nil {
+		x.task.outgrew.Store(true)
+	}
 	if sticky && x.sticky.CompareAndSwap(0, uint32(r)) {
 		x.report(r, err)
 	}

@@ -52,11 +52,21 @@ func newCall(tb testing.TB) (c *Call, release func()) {
 	}
 	tb.Cleanup(func() {
 		release()
+		d.endContexts()
 		if err := d.gpu.Close(); err != nil {
 			tb.Error(err)
 		}
 	})
 	return d.thread(NewThread(1, 16)), release
+}
+
+// endContexts ends all contexts, which gives back the process's addresses that they kept.
+func (d *Driver) endContexts() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for x := range d.contexts {
+		x.destroy()
+	}
 }
 
 // done goes on with a call until it has its result, and returns how often that was.

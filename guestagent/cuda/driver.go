@@ -62,7 +62,8 @@ type Driver struct {
 	// have on every GPU, once they are known and if contexts may be made without a GPU.
 	unbegun   atomic.Pointer[Context]
 	addresses atomic.Pointer[driver.AddressRange]
-	reports   reporter // nil without an agent
+	reports   reporter      // nil without an agent
+	peaks     driver.Memory // what tasks needed at most; may be nil
 }
 
 // New returns a Driver. [Driver.Init] must succeed before any call.
@@ -101,6 +102,9 @@ func (d *Driver) Init() Result {
 		return ErrorNoDevice
 	}
 	d.reportMissed(bus)
+	if d.lazy() {
+		d.peaks = d.openPeaks(bus)
+	}
 	return Success
 }
 
@@ -116,6 +120,7 @@ func (d *Driver) Exit() {
 	d.mu.Unlock()
 	for _, x := range all {
 		x.drainAtExit()
+		x.learn()
 	}
 	d.reportAtExit()
 }

@@ -156,6 +156,9 @@ func (c *Call) enqueue(s *stream, f *function, l *configuration) Result {
 		return x.fail(err)
 	}
 	s.ch.add(s, slot.p, false)
+	if x.task != nil {
+		x.task.noteLaunch(l)
+	}
 	x.mu.Unlock()
 	return Success
 }

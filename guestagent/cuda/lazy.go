@@ -11,6 +11,7 @@ import (
 
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/fatbin"
+	"vgpud/guestagent/preempt/tune/cache"
 	"vgpud/guestagent/tasks"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -45,10 +46,18 @@ type task struct {
 	// modules and functions are those that the program has; they are loaded when the task begins.
 	modules   []*module
 	functions []*function
-	starting  *start   // nil while nothing is under way
-	freed     []uint64 // objects that were freed while the task began
-	first     driver.Task
-	gone      bool // the context was destroyed
+	starting  *start      // nil while nothing is under way
+	freed     []uint64    // objects that were freed while the task began
+	first     driver.Task // the launch that begins the task, without memory
+	gone      bool        // the context was destroyed
+
+	// Written by the attempt, before begun.
+	entry   cache.Entry // what is kept of the task, without its peak
+	known   cache.Peak  // of earlier runs
+	less    bool        // it asked for less than the program may have, for what is known
+	outgrew atomic.Bool // and that was not enough
+
+	most driver.Task // of the launches so far, without memory; guarded by Context.mu
 }
 
 // start is one attempt to begin a task.
@@ -153,9 +162,27 @@ func (t *task) run(ctx context.Context, s *start) {
 
 // run1 gets the context a GPU that has what was recorded.
 func (t *task) run1(ctx context.Context) error {
-	x, d := t.x, t.x.d
-	o := d.contextOptions()
-	gpu, err := d.gpu.NewContext(ctx, o)
+	o := t.x.d.contextOptions()
+	if o.Task != nil { // the program's user knows
+		o.Task.Blocks, o.Task.Threads = t.first.Blocks, t.first.Threads
+		return t.make(ctx, o)
+	}
+	t.known = t.recall(ctx)
+	o.Task = tasks.Request(t.record, t.known, t.first)
+	t.less = o.Task != nil
+	err := t.make(ctx, o)
+	if r, _ := resultOf(err); r == ErrorOutOfMemory && t.less {
+		// The run before had less code or smaller stacks.
+		o.Task, t.less = nil, false
+		err = t.make(ctx, o)
+	}
+	return err
+}
+
+// make makes a context of the driver that has what was recorded, for this one.
+func (t *task) make(ctx context.Context, o driver.ContextOptions) error {
+	x := t.x
+	gpu, err := x.d.gpu.NewContext(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -234,6 +261,21 @@ func (x *Context) take(ctx context.Context, gpu *driver.Context) (err error) {
 	}
 	return nil
 }
+
+// hint notes the launch that is about to begin the task, if the call is one.
+func (t *task) hint(function uint32, w *words) {
+	if function != launchNumber {
+		return
+	}
+	grid, threads := [3]uint32{uint32(w[1]), uint32(w[2]), uint32(w[3])}, w[4]*w[5]*w[6]
+	if blocks := blocksOf(grid); blocks > 0 && threads > 0 && threads <= abi.MaxTaskThreads {
+		t.mu.Lock()
+		t.first = driver.Task{Blocks: blocks, Threads: uint32(threads)}
+		t.mu.Unlock()
+	}
+}
+
+var launchNumber = functionNumbers["cuLaunchKernel"]
 
 // end ends the task with its context. If it is beginning, that ends first.
 func (t *task) end() {

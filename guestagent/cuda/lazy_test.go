@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +14,8 @@ import (
 
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/driver/drivertest"
+	"vgpud/guestagent/preempt/tune/cache"
+	"vgpud/guestagent/tasks"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -110,6 +115,9 @@ func word(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) }
 func newFloating(t *testing.T, o drivertest.Options) (h *floating, x Handle) {
 	t.Helper()
 	o.SharedBytes, o.MemoryBytes = 32<<20, floatingMemory
+	if os.Getenv("XDG_CACHE_HOME") == "" {
+		t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	}
 	if o.Features == 0 {
 		o.Features = abi.AllFeatures &^ abi.FeatureTriggeredEvents &^ abi.FeatureIdentity &^ abi.FeatureLimits
 	}
@@ -134,11 +142,7 @@ func newFloating(t *testing.T, o drivertest.Options) (h *floating, x Handle) {
 	want(t, "init", d.Init(), Success)
 	h.c = d.thread(NewThread(1, 16))
 	t.Cleanup(func() {
-		d.mu.Lock()
-		for x := range d.contexts { // gives its addresses back
-			x.destroy()
-		}
-		d.mu.Unlock()
+		d.endContexts()
 		if err := d.gpu.Close(); err != nil {
 			t.Error(err)
 		}
@@ -154,6 +158,16 @@ func (h *floating) load(image, name string) (m, f Handle) {
 	want(h.t, "load", h.call("cuModuleLoadData", word(unsafe.Pointer(&m)), word(startOf([]byte(image)))), Success)
 	want(h.t, "function", h.call("cuModuleGetFunction", word(unsafe.Pointer(&f)), uint64(m), word(startOf(text))), Success)
 	return m, f
+}
+
+// register returns a register of the task table's first row.
+func (h *floating) register(reg int) uint32 {
+	h.t.Helper()
+	v, err := h.Read(uint32(abi.TaskRow(0, reg)))
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return v
 }
 
 func (h *floating) alloc(n uint64) (p uint64) {
@@ -208,6 +222,7 @@ func TestLazyProgram(t *testing.T) {
 	if n := h.contexts(); len(n) != 0 {
 		t.Fatalf("contexts of %d bytes before the launch", n)
 	}
+	small := h.alloc(100) // in a's region
 	gone := h.alloc(1 << 20)
 	want(t, "free", h.call("cuMemFree_v2", gone), Success)
 	want(t, "launch", h.launch(inc, b+8, 6), Success)
@@ -224,6 +239,10 @@ func TestLazyProgram(t *testing.T) {
 	want(t, "synchronize", h.call("cuStreamSynchronize", uint64(s)), Success)
 	if got := h.read(a, 8); !bytes.Equal(got, bytes.Repeat([]byte{7}, 8)) {
 		t.Errorf("copied: %q", got)
+	}
+	want(t, "free what shares its memory", h.call("cuMemFree_v2", small), Success)
+	if got := h.read(a, 8); !bytes.Equal(got, bytes.Repeat([]byte{7}, 8)) {
+		t.Errorf("what is beside it: %q", got)
 	}
 	c := h.alloc(1 << 20) // by the device
 	want(t, "free what was recorded", h.call("cuMemFree_v2", b), Success)
@@ -412,6 +431,95 @@ func TestNotLazy(t *testing.T) {
 		if x := get[Context](&h.c.d.objects, x); x.task != nil || x.gpu == nil {
 			t.Errorf("%s: the context has no GPU", name)
 		}
+	}
+}
+
+// TestPeaks: a program that was not seen before asks for all of its guest's memory, and the next runs
+// that record the same for what one had at most. One for which that was not enough has the next ask
+// for all again.
+func TestPeaks(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	run := func(recorded, more uint64, fails bool) uint64 {
+		t.Helper()
+		h, x := newFloating(t, drivertest.Options{})
+		_, inc := h.load(incPTX, "inc")
+		p := h.alloc(recorded)
+		n := uint32(4)
+		params := []Pointer{Pointer(&p), Pointer(&n)}
+		for _, blocks := range []uint64{3, 5} {
+			want(t, "launch", h.call("cuLaunchKernel", uint64(inc), blocks, 2, 1, 32, 2, 1, 0, 0, word(unsafe.Pointer(&params[0])), 0), Success)
+		}
+		h.alloc(more)
+		if fails {
+			want(t, "more than there is", h.call("cuMemAlloc_v2", word(unsafe.Pointer(&p)), 2<<30), ErrorOutOfMemory)
+		}
+		var free, total uint64
+		want(t, "memory", h.call("cuMemGetInfo_v2", word(unsafe.Pointer(&free)), word(unsafe.Pointer(&total))), Success)
+		all := h.contexts()
+		if len(all) != 1 || all[0] > 0 && total != floatingMemory {
+			t.Fatalf("contexts of %d bytes, the program sees %d of %d bytes", all, free, total)
+		}
+		if known, blocks := all[0] > 0, h.register(abi.TaskBlocks); known && (blocks != 10 || h.register(abi.TaskThreads) != 64) {
+			t.Errorf("it asks for %d blocks of %d threads", blocks, h.register(abi.TaskThreads))
+		}
+		want(t, "destroy", h.call("cuCtxDestroy_v2", uint64(x)), Success)
+		return all[0]
+	}
+	const recorded, more = 1 << 20, 5 << 20
+	for i, c := range []struct {
+		recorded, more uint64
+		fails          bool
+		want           uint64
+	}{
+		{recorded, more, false, 0}, {recorded, more, false, recorded + more}, {recorded, more / 2, false, recorded + more},
+		{2 * recorded, more, false, 0},
+		{recorded, more, true, recorded + more}, {recorded, 2 * more, false, 0}, {recorded, more, false, recorded + 2*more},
+	} {
+		if got := run(c.recorded, c.more, c.fails); got != c.want {
+			t.Errorf("run %d asks for %d bytes, want %d", i, got, c.want)
+		}
+	}
+}
+
+// TestPeaksAreNobodyElses: another program, or one with other arguments, is not known.
+func TestPeaksAreNobodyElses(t *testing.T) {
+	proc := t.TempDir()
+	key := func(exe, args, gpu string) cache.Key {
+		t.Helper()
+		link := filepath.Join(proc, "exe")
+		_ = os.Remove(link) // there is none at first
+		if err := errors.Join(os.Symlink(exe, link), os.WriteFile(filepath.Join(proc, "cmdline"), []byte(args), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		k, name, ok := programKey(proc, gpu, tasks.New(tasks.Options{}))
+		if !ok || name != filepath.Base(exe) {
+			t.Fatalf("%q, %v", name, ok)
+		}
+		return k
+	}
+	a, b := filepath.Join(proc, "a"), filepath.Join(proc, "b")
+	if err := errors.Join(os.WriteFile(a, []byte("x"), 0o600), os.WriteFile(b, []byte("x"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	k := key(a, "a\x00-n\x001", "gpu")
+	if key(a, "./a\x00-n\x001", "gpu") != k {
+		t.Error("the name that it was called by matters")
+	}
+	for what, other := range map[string]cache.Key{
+		"other arguments": key(a, "a\x00-n1", "gpu"), "another GPU": key(a, "a\x00-n\x001", "gpu2"), "another program": key(b, "a\x00-n\x001", "gpu"),
+	} {
+		if other == k {
+			t.Errorf("%s make no difference", what)
+		}
+	}
+	if err := os.WriteFile(a, []byte("built anew"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if key(a, "a\x00-n\x001", "gpu") == k {
+		t.Error("a program that was built anew is the same")
+	}
+	if _, _, ok := programKey(t.TempDir(), "gpu", tasks.New(tasks.Options{})); ok {
+		t.Error("a process that is not there has a key")
 	}
 }
 

@@ -270,6 +270,10 @@ func (c *Call) MemGetInfoV2(free, total *uint64) Result {
 	if err != nil {
 		return x.fail(err)
 	}
+	if k := x.task; k != nil && k.less { // what was asked for is not all that the program may have
+		all := c.d.taskLimit()
+		f, t = all-min(t-f, all), all
+	}
 	put(free, f)
 	put(total, t)
 	return Success

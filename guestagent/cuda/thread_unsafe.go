@@ -59,6 +59,7 @@ func (d *Driver) Call(function uint32, t *Thread, args unsafe.Pointer) Result {
 		return ErrorNotSupported
 	}
 	if x := d.unbegun.Load(); x != nil && !recorded[function] {
+		x.task.hint(function, (*words)(args))
 		return c.beginTask(x, func() Result { return calls[function](c, (*words)(args)) })
 	}
 	return calls[function](c, (*words)(args))

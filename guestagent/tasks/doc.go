@@ -20,5 +20,12 @@
 // ([Replay]) and carries out the call as usual. From there on nothing is recorded and no call costs
 // more than without this package, except that [Record.Free] says when a region is empty.
 //
+// # What a task asks for
+//
+// A record can't see what the program allocates later. So the most that a run had at a time is kept,
+// and the next run of the same program, with the same arguments and the same record, asks for that
+// ([Request]). A program that was not seen yet asks for all that its guest may have: with less it could
+// fail for memory that others took.
+//
 // Records are pure. They have no locks: a record is used by one goroutine at a time.
 package tasks

@@ -41,7 +41,7 @@ func TestAnswers(t *testing.T) {
 	r := newRecord()
 	a, b := r.mustAlloc(t, 64), r.mustAlloc(t, 1<<20)
 	src := []byte("abcdefgh")
-	err := errors.Join(r.Write(a+2, src), r.Set(a+4, 0, 0x01020304, 4, 1, 1), r.Copy(b+101, a+1, 10), r.Set(a, 8, 0x7fff, 2, 1, 3))
+	err := errors.Join(r.Write(a+2, src), r.Set(a+4, 0, 0x01020304, 4, 1, 1), r.Copy(b+102, a+1, 10), r.Set(a, 8, 0x7fff, 2, 1, 3))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,9 +51,9 @@ func TestAnswers(t *testing.T) {
 		want string
 	}{
 		"rows over all":   {a, "\xff\x7fab\x04\x03\x02\x01\xff\x7f\x00\x00\x00\x00\x00\x00\xff\x7f\x00\x00"},
-		"a turned copy":   {b + 100, "\x00\x00ab\x04\x03\x02\x01gh\x00\x00"},
+		"a turned copy":   {b + 101, "\x00\x00ab\x04\x03\x02\x01gh\x00\x00"},
 		"never written":   {b + 1<<19, "\x00\x00\x00\x00"},
-		"within patterns": {b + 105, "\x03\x02"},
+		"within patterns": {b + 106, "\x03\x02"},
 	} {
 		if got := r.mustRead(t, c.p, uint64(len(c.want))); string(got) != c.want {
 			t.Errorf("%s: %q, want %q", what, got, c.want)

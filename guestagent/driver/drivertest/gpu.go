@@ -58,11 +58,12 @@ type GPU struct {
 	moduleLog        string // of modules that are loaded
 	windows          int    // where in BAR2 windows begin
 	version1_1       bool   // it knows nothing of version 1.2
+	peak             uint64 // most bytes allocated at a time
 }
 
 // NewGPU returns a GPU whose modules all contain the same kernels.
 func NewGPU(kernels map[string]Kernel) *GPU {
-	return &GPU{kernels: kernels, memory: map[uint64][]byte{}, next: 1 << 20, handles: map[uint64]string{}, events: map[uint64]uint64{}, images: map[uint64]string{}}
+	return &GPU{kernels: kernels, memory: map[uint64][]byte{}, next: 1 << 46, handles: map[uint64]string{}, events: map[uint64]uint64{}, images: map[uint64]string{}}
 }
 
 // Name is the name of every GPU.
@@ -259,11 +260,13 @@ func (g *GPU) doMemory(shared []byte, op abi.Opcode, e *abi.Entry, c *abi.Comple
 			}
 			g.memory[x.Address] = make([]byte, x.Size)
 			c.Value[0] = x.Address
+			g.notePeak()
 			return nil
 		}
 		g.memory[g.next] = make([]byte, x.Size)
 		c.Value[0] = g.next
 		g.next += (x.Size + 0xffff) &^ 0xffff
+		g.notePeak()
 		return nil
 	case abi.OpMemFree:
 		x, err := abi.DecodeHandle(e)
@@ -276,7 +279,7 @@ func (g *GPU) doMemory(shared []byte, op abi.Opcode, e *abi.Entry, c *abi.Comple
 		delete(g.memory, x.Handle)
 		return nil
 	case abi.OpMemInfo:
-		c.Value[0], c.Value[1] = 1<<30, 2<<30
+		c.Value = [3]uint64{1 << 30, 2 << 30, g.peak}
 		return nil
 	case abi.OpSet:
 		x, err := abi.DecodeSet(e)
@@ -314,6 +317,14 @@ func (g *GPU) doMemory(shared []byte, op abi.Opcode, e *abi.Entry, c *abi.Comple
 	}
 	copy(dst, src)
 	return err
+}
+
+func (g *GPU) notePeak() {
+	now := uint64(0)
+	for _, b := range g.memory {
+		now += uint64(len(b))
+	}
+	g.peak = max(g.peak, now)
 }
 
 // Addresses that programs may choose.

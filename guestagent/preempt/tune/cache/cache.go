@@ -41,7 +41,16 @@ type Key struct {
 	GPU    string `json:"gpu"`
 }
 
-// Entry is what is known of a kernel on a GPU.
+// Peak is the most that a program's task needed at a time.
+type Peak struct {
+	// MemoryBytes is GPU memory, with what the GPU needs for code and stacks.
+	MemoryBytes uint64 `json:"memory_bytes"`
+	// Blocks is the most thread blocks of a launch, and Threads the most threads of a block.
+	Blocks  uint32 `json:"blocks,omitempty"`
+	Threads uint32 `json:"threads,omitempty"`
+}
+
+// Entry is what is known of a kernel on a GPU, or of a program's task.
 type Entry struct {
 	Key
 	// Name is the kernel's name in its module; other kernels may have the same.
@@ -51,6 +60,9 @@ type Entry struct {
 	Forms  abi.PreemptForm `json:"forms"`
 	Reason string          `json:"reason,omitempty"`
 	Record tune.Record     `json:"record"`
+	// Peak is what is known of a program's task. Then Kernel identifies the program, Name is its own,
+	// and the others are unset. It is nil for a kernel.
+	Peak *Peak `json:"peak,omitempty"`
 }
 
 // bounded returns the entry, truncated to the bounds.
@@ -63,6 +75,9 @@ func (e Entry) bounded() Entry {
 	e.Forms &= abi.PreemptSingle | abi.PreemptCoarse | abi.PreemptPersistent
 	good := slices.DeleteFunc(slices.Clone(e.Record.Classes), func(c tune.ClassRecord) bool { return !c.Valid() })
 	e.Record.Classes = good[:min(len(good), tune.MaxClasses)]
+	if e.Peak != nil {
+		e.Peak = new(*e.Peak)
+	}
 	return e
 }
 

@@ -56,6 +56,19 @@ func TestPutAndGet(t *testing.T) {
 	}
 }
 
+// TestPeak checks that what is known of a program's task is kept like what is known of a kernel.
+func TestPeak(t *testing.T) {
+	want := Entry{Key: Key{Kernel: Hash{1}, GPU: "a GPU"}, Name: "program", Peak: &Peak{MemoryBytes: 5 << 30, Blocks: 9, Threads: 64}}
+	c, e := New(), want
+	e.Peak = new(*want.Peak)
+	c.Put(e)
+	e.Peak.MemoryBytes = 1 // the cache has its own
+	all, err := Decode(must[[]byte](t)(Encode(c.All())))
+	if diff := cmp.Diff([]Entry{want}, all); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 // TestBounded checks that the latest used entries stay.
 func TestBounded(t *testing.T) {
 	c := New()
