@@ -118,6 +118,13 @@ func TestProgramsFloat(t *testing.T) {
 	for _, name := range append(slices.Clone(programs), "vectoradd") {
 		t.Run(name, func(t *testing.T) { g.run(t, name+".c") })
 	}
+	t.Run("runtime", func(t *testing.T) {
+		for _, name := range []string{"rt_basic.cu", "rt_memory.cu", "rt_pool.cu", "rt_threads.cu", "rt_graph.cu"} {
+			if out := g.runCUDA(t, name); !strings.HasSuffix(out, "right\n") {
+				t.Errorf("%s printed %q", name, out)
+			}
+		}
+	})
 }
 
 // TestLazily runs programs whose guests' limits are together more than a GPU's memory. None has a GPU

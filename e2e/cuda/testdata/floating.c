@@ -13,7 +13,7 @@ int main(void) {
   OK(cuMemAlloc(&b, n * sizeof(float)));
   OK(cuMemAlloc(&c, n * sizeof(float)));
   CUdeviceptr more;
-  WANT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&more, total / 2));
+  WANT(CUDA_ERROR_OUT_OF_MEMORY, cuMemAlloc(&more, (size_t)1 << 40));
   float one = 1, two = 2;
   unsigned bits1, bits2;
   memcpy(&bits1, &one, sizeof bits1);
