@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"maps"
 	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -64,6 +65,23 @@ func (r *rig) restore(f *os.File, closed ...int) {
 	}
 	if err := f.Close(); err != nil {
 		r.t.Fatal(err)
+	}
+}
+
+// await steps the executor until n completions wait, and fails the test if they don't come.
+func (g *guestEnd) await(n int) {
+	g.r.t.Helper()
+	until := time.Now().Add(20 * time.Second)
+	for {
+		got, err := g.com.Pending()
+		if err != nil || time.Now().After(until) {
+			g.r.t.Fatalf("%d completions, want %d: %v", got, n, err)
+		}
+		if got >= n {
+			return
+		}
+		g.r.x.Step(false)
+		runtime.Gosched()
 	}
 }
 
@@ -206,6 +224,7 @@ func TestMoveKeepsCommands(t *testing.T) {
 		g.send(abi.Header{Op: abi.OpLaunch}, l, params...)
 	}
 	other.must(abi.OpEventTrigger, abi.Point{Handle: ev, Value: 7})
+	g.await(11)
 	for i, c := range g.receive(11) {
 		if c.Status != abi.StatusOK || c.Cookie != g.n-10+uint64(i) {
 			t.Fatalf("answer %d is %+v", i, c)
@@ -241,8 +260,9 @@ func TestContextLeavesOnceQuiet(t *testing.T) {
 		t.Error("a context with a launch wants no GPU")
 	}
 	if n, err := g.com.Pending(); n != 1 || err != nil {
-		t.Errorf("%d launches had ended when it left (%v), want the one that was on the GPU", n, err)
+		t.Fatalf("%d launches had ended when it left (%v), want the one that was on the GPU", n, err)
 	}
+	g.await(2)
 	for _, c := range g.receive(2) {
 		if c.Status != abi.StatusOK {
 			t.Errorf("launch: %v", c.Status)
