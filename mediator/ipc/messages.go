@@ -112,8 +112,10 @@ type Left struct {
 	Generation uint32 `json:"generation"`
 	// Times is how often the context has left a GPU. A [Place] says which time it is about.
 	Times uint32 `json:"times,omitempty"`
-	// Bytes are those of the host's memory in which the context is.
-	Bytes uint64 `json:"bytes,omitempty"`
+	// Bytes are those of the host's memory in which the context is, and Memory is what it had been
+	// granted: it needs as much to go on. 0 is not known.
+	Bytes  uint64 `json:"bytes,omitempty"`
+	Memory uint64 `json:"memory,omitempty"`
 	// Wants reports whether it has commands.
 	Wants bool `json:"wants,omitempty"`
 	// Error is why it stays where it is.

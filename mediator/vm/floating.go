@@ -57,6 +57,7 @@ func (p *process) awaitGPU(log *slog.Logger) bool {
 			return false
 		case pl.Granted > 0 && pl.GPU >= 0 && pl.GPU < len(p.b.pages):
 			p.gpu, p.grant = pl.GPU, pl.Granted
+			p.setGranted(pl.Granted)
 			p.b.dev.ContextPlaced(p.ref, pl.Number, pl.Granted, pl.Waited)
 			log.Debug("context placed", "gpu", p.b.gpu(p.gpu).Name, "bytes", pl.Granted, "waited", pl.Waited)
 			return true
@@ -86,7 +87,7 @@ func (p *process) tell(pl ipc.Place) {
 
 // tellLocked is tell. Preconditions: mu is held.
 func (p *process) tellLocked(pl ipc.Place) {
-	if pl.Left != p.moves.times && pl.Reason == 0 {
+	if pl.Left != p.moves.times && pl.Reason == 0 && pl.Code == 0 {
 		return // the context has left since, or never was there
 	}
 	if pl.Want > 0 && p.moves.at == onGPU && p.ready {
@@ -99,6 +100,9 @@ func (p *process) tellLocked(pl ipc.Place) {
 			pl = old
 		}
 	default:
+	}
+	if pl.Granted > 0 && p.moves.at == offGPU {
+		p.b.daemons.forgetLeft(p.ref.Slot) // a later daemon has saved where it is
 	}
 	p.placed <- pl // there is room: mu is held, and this alone sends
 }

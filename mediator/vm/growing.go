@@ -33,7 +33,7 @@ func (p *process) answerGrowth(pl ipc.Place) {
 	if pl.Want != p.moves.grow {
 		return
 	}
-	p.moves.grow = 0
+	p.moves.grow, p.moves.granted = 0, pl.Granted
 	p.b.daemons.forgetGrow(p.ref.Slot)
 	m, err := ipc.NewMessage(ipc.KindGrant, ipc.Grant{Bytes: pl.Granted, Want: pl.Want})
 	if err == nil && p.conn != nil {
@@ -44,6 +44,13 @@ func (p *process) answerGrowth(pl ipc.Place) {
 		return
 	}
 	p.b.dev.ContextPlaced(p.ref, pl.Number, pl.Granted, pl.Waited)
+}
+
+// setGranted records what the context has been granted.
+func (p *process) setGranted(memory uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.moves.granted = memory
 }
 
 // sendGrow tells the daemons, present and future, that a context needs more memory.

@@ -49,20 +49,22 @@ type moves struct {
 	grow   uint64   // bytes that the executor asks for; 0: nothing
 	held   []heldRequest
 	closed []int // channels that were closed while the context was off the GPU
+	// granted is the memory in bytes that the context was granted last.
+	granted uint64
 }
 
 // leave has a context leave its GPU.
 func (b *executors) leave(l ipc.Leave) {
 	left := ipc.Left{Slot: l.Slot, Generation: l.Generation}
-	var err error
-	if p := b.floating(l.Slot, l.Generation); p == nil {
-		err = errors.New("there is no such context")
-	} else {
-		err = p.leave()
-	}
-	if err != nil {
-		left.Error = err.Error()
+	p := b.floating(l.Slot, l.Generation)
+	if p == nil {
+		left.Error = "there is no such context"
 		b.daemons.sendLeft(left)
+		return
+	}
+	if err := p.leave(); err != nil {
+		left.Error = err.Error()
+		p.stays(left)
 	}
 }
 
@@ -139,15 +141,23 @@ func (p *process) answeredSave(f *os.File, m ipc.Message, err error) {
 		return
 	}
 	p.setAt(onGPU)
-	held, grow := p.takeHeld(), p.moves.grow
+	held := p.takeHeld()
 	p.mu.Unlock()
 	p.b.log.Debug("a context stays on its GPU", "context", p.ref.Slot, "err", err)
 	if cerr := f.Close(); cerr != nil {
 		p.b.log.Debug("close a context's file", "err", cerr)
 	}
 	p.sendHeld(held)
-	p.b.daemons.sendLeft(ipc.Left{Slot: p.ref.Slot, Generation: p.ref.Generation, Error: err.Error()})
-	if grow > 0 { // the daemon may have had it leave instead of answering
+	p.stays(ipc.Left{Slot: p.ref.Slot, Generation: p.ref.Generation, Error: err.Error()})
+}
+
+// stays tells the daemon why a context stays on its GPU.
+func (p *process) stays(l ipc.Left) {
+	p.b.daemons.sendLeft(l)
+	p.mu.Lock()
+	grow, at := p.moves.grow, p.moves.at
+	p.mu.Unlock()
+	if grow > 0 && at == onGPU { // the daemon may have had it leave instead of answering
 		p.b.daemons.sendGrow(p.growth(grow))
 	}
 }
@@ -247,7 +257,7 @@ func (p *process) left(log *slog.Logger) bool {
 		}
 	}
 	m.wants = m.wants || again || p.b.kicked[p.ref.Slot].Load()
-	l := ipc.Left{Slot: p.ref.Slot, Generation: p.ref.Generation, Times: m.times, Bytes: m.bytes, Wants: m.wants}
+	l := ipc.Left{Slot: p.ref.Slot, Generation: p.ref.Generation, Times: m.times, Bytes: m.bytes, Memory: m.granted, Wants: m.wants}
 	p.b.daemons.sendLeft(l)
 	p.mu.Unlock()
 	log.Debug("context has left its GPU", "gpu", p.b.gpu(p.gpu).Name, "bytes", l.Bytes, "wants", l.Wants)

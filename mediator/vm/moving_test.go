@@ -13,11 +13,12 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// staysVariable has the executor of [moving] stay, and diesVariable has one die that makes a context
-// anew.
+// staysVariable has the executor of [moving] stay, diesVariable has one die that makes a context
+// anew, and slowVariable has one never end with that.
 const (
 	staysVariable = "VGPUD_TEST_STAYS"
 	diesVariable  = "VGPUD_TEST_DIES"
+	slowVariable  = "VGPUD_TEST_SLOW"
 )
 
 // moving is an executor that can leave. Its context is a number, which it shows as its channel group:
@@ -51,6 +52,10 @@ func moving() error {
 	}
 	slot := page.Context(s.Slot)
 	slot.Reset(os.Getpid())
+	if s.Saved && os.Getenv(slowVariable) != "" {
+		_, err := conn.Receive()
+		return err
+	}
 	for range s.Closed {
 		slot.AddError()
 	}
@@ -181,7 +186,7 @@ func TestContextMoves(t *testing.T) {
 	g.open(8)
 	g.askToLeave()
 	l := g.left()
-	if want := (ipc.Left{Slot: 2, Generation: 4, Times: 1, Bytes: l.Bytes}); l != want || l.Bytes == 0 {
+	if want := (ipc.Left{Slot: 2, Generation: 4, Times: 1, Bytes: l.Bytes, Memory: 100}); l != want || l.Bytes == 0 {
 		t.Fatalf("it has left: %s", cmp.Diff(want, l))
 	}
 	if s := g.pages[0].Context(2); s.State() != ipc.ContextNone || s.PID() != 0 {
@@ -290,4 +295,29 @@ func TestContextOutlivesDeadExecutors(t *testing.T) {
 	g.place(1, l.Times)
 	var gone ipc.Task
 	next(t, g.serve, ipc.KindTaskGone, &gone)
+}
+
+// A context that has left and gets no GPU any more ends, whatever the daemon knows of the time before:
+// one that began since may refuse it at once.
+func TestContextThatLeftIsRefused(t *testing.T) {
+	g := newMovingGuest(t)
+	g.askToLeave()
+	g.left()
+	answer(t, g.serve, ipc.Place{Slot: g.ref.Slot, Generation: g.ref.Generation, Code: uint32(abi.ErrorNoRoom)})
+	var gone ipc.Task
+	next(t, g.serve, ipc.KindTaskGone, &gone)
+}
+
+// While a context is made anew on a GPU it has that GPU's memory, so a later daemon is not told that it
+// is away. It would be placed once more, and its memory given to others.
+func TestReturningContextIsNotAway(t *testing.T) {
+	g := newMovingGuest(t, slowVariable+"=1")
+	g.askToLeave()
+	g.left()
+	g.place(1, 1)
+	g.until("it is made anew", func() bool { return g.pages[1].Context(g.ref.Slot).PID() != 0 })
+	var hello ipc.Hello
+	if next(t, g.dial(), ipc.KindHello, &hello); len(hello.Away) != 0 || len(hello.Tasks) != 1 {
+		t.Errorf("a later daemon is told of %+v", hello)
+	}
 }
