@@ -204,6 +204,7 @@ func (s *Service) startTasks(g *guest) {
 			s.submitTask(g, k)
 			if l := g.leftBefore(k); l != nil {
 				s.taskLeft(g, l)
+				s.tasks.locked(func(t *tasks.Table) { t.Had(s.clock.Now(), g.key(k), l.Memory) })
 			}
 		}
 	}

@@ -114,6 +114,23 @@ func (t *Table) Left(now time.Duration, k Key, times uint32, bytes uint64, wants
 	return d, false
 }
 
+// Had has a task that waits, and that an earlier daemon had placed, ask for what it had on its GPU in
+// bytes, within its guest's limit: it goes on with no less. 0 is not known.
+func (t *Table) Had(now time.Duration, k Key, memory uint64) {
+	x := t.byKey[k]
+	if x == nil || x.placed || x.left == 0 || memory == 0 {
+		return
+	}
+	x.req.Memory = min(memory, t.whole(x.of))
+	if x.held {
+		return
+	}
+	if _, err := t.queue.Grow(now, x.id, x.req.Memory+x.of.Own); err != nil { // beside its guest's others
+		_ = t.queue.Free(now, x.id) // the queue has it
+		t.hold(x)
+	}
+}
+
 // rest has a task that waits want no GPU unless it has something to do.
 func (t *Table) rest(now time.Duration, x *task, wants bool) {
 	if x.held {

@@ -159,6 +159,58 @@ func TestDriversOwnMemory(t *testing.T) {
 	}
 }
 
+// A task that had left its GPU when its daemon ended asks for what it had, not for what it asked for at
+// first: with less it can't go on.
+func TestTaskThatLeftAsksForWhatItHad(t *testing.T) {
+	a, b := Key{"a", 0, 1}, Key{"a", 1, 1}
+	for name, c := range map[string]struct {
+		whole bool
+		had   uint64
+	}{"it had grown": {false, 50}, "it had less than all": {true, 30}} {
+		x := newTable(t, 1)
+		open := make([]GPU, 1)
+		r := ask(20)
+		r.Whole = c.whole
+		if err := x.Submit(0, a, r); err != nil {
+			t.Fatal(err)
+		}
+		first := x.byKey[a].first
+		x.Left(0, a, 3, 10, true)
+		x.Had(0, a, c.had)
+		if all := x.Tasks(0); all[0].First != first || all[0].Request.Memory != c.had {
+			t.Errorf("%s: %+v", name, all)
+		}
+		placed := Decision{Key: a, Granted: c.had, Left: 3}
+		wantDecisions(t, name, x.Decide(0, open), placed)
+		x.Undo(0, a)
+		wantDecisions(t, name+", and its grant could not be saved", x.Decide(0, open), placed)
+		x.Had(0, a, 90) // it is on a GPU
+		if x.Granted(0) != c.had {
+			t.Errorf("%s: %d bytes are granted", name, x.Granted(0))
+		}
+		x.Had(0, b, 90) // there is none
+	}
+	// One that finds no room beside its guest's others waits for them, with all that it had.
+	x := newTable(t, 2)
+	open := make([]GPU, 2)
+	submit(t, x, 0, a, 60)
+	submit(t, x, 0, b, 20)
+	x.Left(0, b, 1, 10, true)
+	x.Had(0, b, 70)
+	wantDecisions(t, "one waits for the other", x.Decide(0, open), Decision{Key: a, Granted: 60}, Decision{Key: b, Reason: abi.WaitGuest})
+	x.Free(0, a)
+	wantDecisions(t, "the other has ended", x.Decide(0, open), Decision{Key: b, Granted: 70, Left: 1})
+	if all := x.Tasks(0); all[0].First != 20 {
+		t.Errorf("%+v", all)
+	}
+	// No more than the guest may have, whatever its process says.
+	x = newTable(t, 1)
+	submit(t, x, 0, a, 20)
+	x.Left(0, a, 1, 10, true)
+	x.Had(0, a, 1<<63)
+	wantDecisions(t, "a lie", x.Decide(0, make([]GPU, 1)), Decision{Key: a, Granted: 100, Left: 1})
+}
+
 // contextModel is what a guest's process knows of a context.
 type contextModel struct {
 	onGPU   bool

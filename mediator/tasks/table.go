@@ -341,7 +341,9 @@ func (t *Table) release(now time.Duration, g *guest) {
 	for len(g.held) > 0 {
 		x := g.held[0]
 		t.bound(x)
-		x.first = x.req.Memory
+		if x.left == 0 {
+			x.first = x.req.Memory
+		}
 		if x.req.Memory > g.Memory { // the limit was lowered
 			t.refuse(x, abi.ErrorLimit)
 			continue
@@ -424,6 +426,9 @@ func (t *Table) Undo(now time.Duration, k Key) {
 	}
 	if again := t.byKey[k]; again != nil { // else it was refused: the guest's limit was lowered
 		again.asked, again.first, again.left, again.onHost = x.asked, x.first, x.left, x.onHost
+		if x.left > 0 {
+			t.Had(now, k, x.req.Memory)
+		}
 	}
 }
 
