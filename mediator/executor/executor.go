@@ -48,7 +48,7 @@ func FeaturesOf(kind string) abi.Features {
 }
 
 // Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit,
-// Elapsed, FetchLimit, Grow, Granted, Rescued, Moves,
+// Elapsed, FetchLimit, MemoryLimit, Grow, Granted, Rescued, Moves,
 // Until and those of windows' addresses must be set.
 type Options struct {
 	Device  gpu.Device
@@ -83,6 +83,8 @@ type Options struct {
 	Elapsed func() time.Duration
 	// FetchLimit is ShallowFetchLimit unless set.
 	FetchLimit FetchLimit
+	// MemoryLimit is the guest's limit in bytes until a daemon has set one on the page; 0 is none.
+	MemoryLimit uint64
 	// Grow, if set, asks for memory in bytes in all that the context may take; [Executor.Granted] answers.
 	// Granted is called with what it may take from then on.
 	Grow, Granted func(bytes uint64)

@@ -14,6 +14,7 @@ import (
 type growth struct {
 	want    uint64 // bytes in all that were asked for; 0: no answer is due
 	refused uint64 // the last request, if the answer was less; 0: it was not
+	granted uint64 // the last answer; 0: there was none
 }
 
 // moduleGrowth is by how much the grant is to grow for a module, of which it is not known what it needs,
@@ -34,12 +35,22 @@ func (x *Executor) grows(size uint64, err error) error {
 		return err
 	}
 	taken := x.slot.MemoryTaken()
+	left := uint64(maxGrowth) // of the guest's limit
+	if limit := currentMemoryLimit(x.o.Page, x.o.MemoryLimit); limit > 0 {
+		left = limit - min(x.o.Page.MemoryTaken(), limit)
+	}
 	if size == 0 {
-		size = max(moduleGrowth, taken/moduleGrowthPart)
+		size = min(max(moduleGrowth, taken/moduleGrowthPart), left)
 	} else {
 		size = roundUp(size, max(x.places.grain, 1))
 	}
+	if size == 0 || size > left {
+		return err // the guest's other contexts have the rest, or the limit was lowered
+	}
 	want := taken + size
+	if want <= g.granted { // which was not enough: the device needs more
+		want = g.granted + size
+	}
 	switch {
 	case g.want > 0:
 		return errWaits
@@ -62,6 +73,7 @@ func (x *Executor) Granted(a ipc.Grant) {
 		if x.o.Granted != nil {
 			x.o.Granted(a.Bytes)
 		}
+		g.granted = a.Bytes
 		if a.Bytes < g.want {
 			g.refused = g.want
 		}

@@ -38,7 +38,7 @@ func newGrowingRig(t *testing.T, grant uint64) *growingRig {
 	if r.options.Context, err = dev.NewContext(t.Context(), gpu.ContextOptions{Budget: r.memory}); err != nil {
 		t.Fatal(err)
 	}
-	r.options.Moves, r.options.Granted = true, r.memory.SetGrant
+	r.options.Moves, r.options.Granted, r.options.MemoryLimit = true, r.memory.SetGrant, 32<<20
 	r.options.Grow = func(n uint64) { r.asked = append(r.asked, n) }
 	r.start()
 	return r
@@ -99,5 +99,60 @@ func TestWaitingContextLeaves(t *testing.T) {
 	}
 	if c := g.receive(1)[0]; c.Status != abi.StatusOK {
 		t.Errorf("with the memory of the other GPU: %v", c.Status)
+	}
+}
+
+// Where it is not the grant that has too little, no larger one is asked for: the guest's other contexts
+// have the rest of its limit, or that was lowered. The command fails, and does not ask for ever.
+func TestGuestsLimitIsNoGrowth(t *testing.T) {
+	for name, lower := range map[string]func(p *ipc.ControlPage){
+		"a limit that was lowered": func(p *ipc.ControlPage) { p.SetTerms(ipc.Terms{Weight: 1, MemoryLimitBytes: 6 << 20}) },
+		"another context": func(p *ipc.ControlPage) {
+			if !p.Memory(1, 32<<20).Take(28 << 20) {
+				t.Fatal("no memory for another context")
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newGrowingRig(t, 20<<20)
+			lower(r.options.Page)
+			r.x.o.Grow = func(n uint64) {
+				r.asked = append(r.asked, n)
+				if len(r.asked) > 10 {
+					t.Fatalf("it asks for ever: %d", r.asked)
+				}
+				r.x.Granted(ipc.Grant{Bytes: 20 << 20, Want: n})
+			}
+			g := r.open()
+			if c := g.call(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 8 << 20}); c.Status != abi.StatusMemoryLimit {
+				t.Errorf("%v", c.Status)
+			}
+			if len(r.asked) > 0 {
+				t.Errorf("it asked for %d", r.asked)
+			}
+		})
+	}
+}
+
+// A device may need more than what was asked for: then more than the grant is asked for, until that is
+// refused.
+func TestGrowthGoesOn(t *testing.T) {
+	r := newGrowingRig(t, 4<<20)
+	most := uint64(4 << 20)
+	r.x.o.Grow = func(n uint64) {
+		r.asked = append(r.asked, n)
+		if len(r.asked) > 10 {
+			t.Fatalf("it asks for ever: %d", r.asked)
+		}
+		most = min(max(most, n), 16<<20)
+		r.x.Granted(ipc.Grant{Bytes: most, Want: n})
+	}
+	r.x.o.Granted = func(uint64) {} // as if the device needed more than any grant
+	g := r.open()
+	if c := g.call(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 6 << 20}); c.Status != abi.StatusMemoryLimit {
+		t.Errorf("%v", c.Status)
+	}
+	if len(r.asked) < 2 {
+		t.Errorf("it asked for %d", r.asked)
 	}
 }

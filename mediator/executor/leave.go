@@ -163,7 +163,7 @@ func (x *Executor) save(f *os.File) (err error) {
 		if len(text) == 0 {
 			break
 		}
-		x.printed = append(x.printed, text...)
+		x.printed = keepPrinted(x.printed, text)
 	}
 	s := x.contents(now+x.shift, x.o.Clock.Now())
 	at := int64(0)
@@ -184,6 +184,16 @@ func (x *Executor) save(f *os.File) (err error) {
 		}
 	}
 	return writeContents(f, at, s)
+}
+
+// maxPrinted bounds the bytes that a context's kernels have printed and that move with it.
+const maxPrinted = 16 << 20
+
+// keepPrinted returns what was printed with more behind it, of which the oldest is lost if that is too
+// much: a guest may never ask for it.
+func keepPrinted(printed, more []byte) []byte {
+	printed = append(printed, more...)
+	return printed[max(len(printed)-maxPrinted, 0):]
 }
 
 // saved returns the channel, which is quiet.

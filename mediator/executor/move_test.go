@@ -68,6 +68,17 @@ func (r *rig) restore(f *os.File, closed ...int) {
 	}
 }
 
+// What was printed and never asked for does not grow with each move for ever: the newest stays.
+func TestPrintedIsBounded(t *testing.T) {
+	var printed []byte
+	for i := range 5 {
+		printed = keepPrinted(printed, bytes.Repeat([]byte{byte(i)}, maxPrinted/2-1))
+	}
+	if len(printed) != maxPrinted || printed[0] != 2 || printed[maxPrinted-1] != 4 {
+		t.Errorf("%d bytes, from %d to %d", len(printed), printed[0], printed[len(printed)-1])
+	}
+}
+
 // await steps the executor until n completions wait, and fails the test if they don't come.
 func (g *guestEnd) await(n int) {
 	g.r.t.Helper()

@@ -141,7 +141,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		Fault:         fault,
 		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
 		Mappable:      windows, SharedFile: bar2, Registered: registered.wait,
-		Moves: s.Grant > 0, Until: ctx, Granted: memory.SetGrant, Grow: growOf(conn, &s, log), Rescued: rescuedOf(conn, &s),
+		Moves: s.Grant > 0, MemoryLimit: s.MemoryLimit, Until: ctx, Granted: memory.SetGrant, Grow: growOf(conn, &s, log), Rescued: rescuedOf(conn, &s),
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()

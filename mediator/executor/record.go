@@ -18,6 +18,7 @@ import (
 type record struct {
 	writes []write // in order
 	bytes  uint64  // of their data
+	filled uint64  // bytes that were set to something else than zero
 	over   bool    // memory may have what the record lacks
 }
 
@@ -32,6 +33,7 @@ type write struct {
 
 const (
 	maxRecord       = 64 << 20 // bytes
+	maxRecordFilled = 256 << 20
 	maxRecordWrites = 1 << 12
 )
 
@@ -46,6 +48,12 @@ func (r *record) add(w write) {
 	if len(w.data) > maxRecord || r.bytes+uint64(len(w.data)) > maxRecord || len(r.writes) >= maxRecordWrites {
 		r.end()
 		return
+	}
+	if w.n > 0 && !w.zero() {
+		if r.filled += w.size(); r.filled > maxRecordFilled { // it would take as much of the host's memory
+			r.end()
+			return
+		}
 	}
 	w.data = slices.Clone(w.data)
 	r.bytes += uint64(len(w.data))
@@ -65,11 +73,17 @@ func (w *write) size() uint64 {
 	return uint64(len(w.data))
 }
 
-// to writes the bytes to a file at an offset.
+// zero reports whether all bytes are set to zero.
+func (w *write) zero() bool { return w.n > 0 && w.value<<(32-8*w.width) == 0 }
+
+// to writes the bytes to a file at an offset. Zeros become a hole.
 func (w *write) to(f *os.File, at int64) error {
 	if w.n == 0 {
 		_, err := f.WriteAt(w.data, at)
 		return err
+	}
+	if w.zero() {
+		return unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, at, int64(w.size()))
 	}
 	b := make([]byte, min(w.size(), savedPiece)) // a whole number of elements
 	for i := range b {

@@ -46,6 +46,10 @@ func TestUnwrittenContextOutlivesItsGPU(t *testing.T) {
 	data := bytes.Repeat([]byte("seven7!"), 1000)
 	g.put(at+4001, data)
 	copy(want[4001:], data)
+	g.must(abi.OpSet, abi.Set{Dst: at + 5001, Value: 0xff00, Width: 1, Count: 30_000, Rows: 1})
+	clear(want[5001:35_001])
+	g.must(abi.OpSet, abi.Set{Dst: at + 20_000, Value: 7, Width: 1, Count: 3, Rows: 1})
+	copy(want[20_000:], []byte{7, 7, 7})
 	g.put(gone, data[:100])
 	g.must(abi.OpMemFree, abi.Handle{Handle: gone})
 	g.send(abi.Header{Op: abi.OpFence}, abi.Empty{})
@@ -95,6 +99,14 @@ func TestWrittenContextIsLost(t *testing.T) {
 				t.Error("it is rescued")
 			}
 		})
+	}
+	var filled record
+	for range 2 {
+		filled.add(write{value: 0x100, width: 1, n: 1 << 40}) // is zero
+		filled.add(write{value: 0x1000000, width: 4, n: maxRecordFilled / 8})
+	}
+	if filled.add(write{value: 1, width: 1, n: 1}); !filled.over || len(filled.writes) > 0 {
+		t.Errorf("%d bytes would be set", filled.filled)
 	}
 	var r record
 	for range 3 {
