@@ -8,39 +8,6 @@ import (
 	"vgpud/mediator/vgpu/abi"
 )
 
-// TestTaskShares: the weight of a guest that floats, and its cap, hold on each GPU where it has
-// contexts.
-func TestTaskShares(t *testing.T) {
-	h := newTaskHost(t, 2)
-	h.Timeout = soon // a second of both GPUs' time is enough
-	const iterations = 150
-	for i := range 2 {
-		busy(t, h.Host, api.VMSpec{Name: fmt.Sprint("pinned", i), GPU: fmt.Sprint("gpu", i), MemoryLimitBytes: 100 * mib}, iterations)
-	}
-	dev := h.guest(api.VMSpec{Name: "floats", Weight: 4, MemoryLimitBytes: 1000 * mib})
-	for range 2 {
-		keepBusy(t, "floats", h.begin(dev, 500*mib), iterations) // one on each
-	}
-	others := func() []float64 { return h.others("pinned0", "pinned1") }
-	// Not in every interval: a guest that the host gives no processor has no work.
-	h.Until("shares by weight", func() error {
-		if got := others(); max(got[0], got[1]) > 0.35 {
-			return fmt.Errorf("beside a guest of weight 4 others had %.3f of the GPUs", got)
-		}
-		return nil
-	})
-	limit := 0.2
-	if _, err := h.Client.UpdateVM(t.Context(), "floats", api.VMUpdate{Cap: &limit}); err != nil {
-		t.Fatal(err)
-	}
-	h.Until("the cap to hold", func() error {
-		if got := others(); min(got[0], got[1]) < 0.65 {
-			return fmt.Errorf("beside a guest with a cap of 0.2 others had %.3f of the GPUs", got)
-		}
-		return nil
-	})
-}
-
 // others returns the part of each GPU's time that the guest there had in an interval that does not float.
 func (h *taskHost) others(names ...string) []float64 {
 	h.t.Helper()

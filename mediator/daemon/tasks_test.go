@@ -359,24 +359,30 @@ func TestExecutorsOfTheSilent(t *testing.T) {
 	}
 }
 
-// TestTermsHoldOnAllGPUs: what a guest that floats is granted later holds on each of its GPUs.
+// TestTermsHoldOnAllGPUs: what a guest that floats is granted, when it is created and later, holds on
+// each of its GPUs, whose schedulers know it as a guest of their own.
 func TestTermsHoldOnAllGPUs(t *testing.T) {
 	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0", "gpu1", "gpu2")
-	d.floating("a")
-	weight, limit := 3.0, 0.5
-	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight, Cap: &limit}); err != nil {
-		t.Fatal(err)
-	}
+	d.createVM(api.VMSpec{Name: "a", BAR2Bytes: 16 << 20, Float: true, Weight: 4, Cap: 0.75})
 	all := d.guest("a").all()
 	if len(all) != 3 {
 		t.Errorf("on %d GPUs", len(all))
 	}
-	for _, p := range all {
-		until(t, "its terms on "+p.device.config.Name, func() bool {
-			terms := p.page.Terms()
-			return terms.Weight == weight && terms.Cap == limit
-		})
+	hold := func(when string, weight, limit float64) {
+		t.Helper()
+		for _, p := range all {
+			until(t, "its terms on "+p.device.config.Name+" "+when, func() bool {
+				page, sched := p.page.Terms(), p.sched.Terms()
+				return page.Weight == weight && page.Cap == limit && sched.Weight == weight && sched.Cap == limit
+			})
+		}
 	}
+	hold("from the start", 4, 0.75)
+	weight, limit := 3.0, 0.5
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Weight: &weight, Cap: &limit}); err != nil {
+		t.Fatal(err)
+	}
+	hold("later", weight, limit)
 }
 
 // TestPlainMemoryOfAFloatingGuest: what a guest's processes say that its contexts have which don't float
