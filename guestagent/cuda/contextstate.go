@@ -292,8 +292,7 @@ func (c *Call) CtxSetLimit(limit uint32, v uint64) Result {
 	}
 	if x.pending() {
 		return c.recorded(x, func(t *task) error {
-			// Others are hints, or what the device knows whether it supports.
-			if limit != abi.LimitHeapBytes && limit != abi.LimitPrintfBytes && limit != abi.LimitStackBytes || v > c.d.taskLimit()/8 {
+			if !t.mayLimit(limit, v) {
 				return tasks.ErrBegin
 			}
 			t.limits[limit] = v

@@ -150,6 +150,7 @@ func (t *task) run(ctx context.Context, s *start) {
 	}
 	t.starting = nil
 	if err == nil {
+		t.forget()
 		t.begun.Store(true)
 		t.x.d.unbegun.Store(nil)
 	}
@@ -158,6 +159,15 @@ func (t *task) run(ctx context.Context, s *start) {
 	}
 	t.freed = nil
 	close(s.done)
+}
+
+// forget forgets what the GPU has from now on: all but which regions have objects. t.mu is held.
+func (t *task) forget() {
+	t.record.Forget()
+	for _, m := range t.modules {
+		m.image = nil
+	}
+	t.modules, t.functions, t.limits = nil, nil, nil
 }
 
 // run1 gets the context a GPU that has what was recorded.
@@ -270,12 +280,42 @@ func (t *task) hint(function uint32, w *words) {
 	grid, threads := [3]uint32{uint32(w[1]), uint32(w[2]), uint32(w[3])}, w[4]*w[5]*w[6]
 	if blocks := blocksOf(grid); blocks > 0 && threads > 0 && threads <= abi.MaxTaskThreads {
 		t.mu.Lock()
-		t.first = driver.Task{Blocks: blocks, Threads: uint32(threads)}
-		t.mu.Unlock()
+		defer t.mu.Unlock()
+		if t.starting == nil { // else another call begins it, and its goroutine reads this
+			t.first = driver.Task{Blocks: blocks, Threads: uint32(threads)}
+		}
 	}
 }
 
 var launchNumber = functionNumbers["cuLaunchKernel"]
+
+// mayLimit reports whether a limit can be recorded: no GPU has too little memory for it beside the
+// program's objects. Otherwise the device is to say so at once. t.mu is held.
+func (t *task) mayLimit(limit uint32, v uint64) bool {
+	all := t.x.d.taskLimit()
+	most := tasks.Margin(all) / 2
+	cost := func(limit uint32, v uint64) uint64 {
+		if v > all {
+			return all
+		}
+		switch limit {
+		case abi.LimitHeapBytes, abi.LimitPrintfBytes:
+			return v
+		case abi.LimitStackBytes:
+			if n := t.x.d.residentThreads(); n > 0 && v <= all/n {
+				return v * n
+			}
+		}
+		return all // others are hints, or what the device knows whether it supports
+	}
+	sum := cost(limit, v)
+	for l, v := range t.limits {
+		if l != limit {
+			sum += cost(l, v)
+		}
+	}
+	return sum <= most
+}
 
 // end ends the task with its context. If it is beginning, that ends first.
 func (t *task) end() {

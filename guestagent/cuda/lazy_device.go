@@ -54,6 +54,14 @@ func (d *Driver) learnAlikeLocked() Result {
 	return Success
 }
 
+// residentThreads returns how many threads a GPU has at a time, if that is known, or 0.
+func (d *Driver) residentThreads() uint64 {
+	d.device.mu.Lock()
+	defer d.device.mu.Unlock()
+	a := d.device.attributes
+	return uint64(max(a[DeviceAttributeMultiprocessorCount], 0)) * uint64(max(a[DeviceAttributeMaxThreadsPerMultiprocessor], 0))
+}
+
 // recordedNames are the functions that a context without a GPU records, or that need none. All others
 // have its task begin first.
 var recordedNames = []string{

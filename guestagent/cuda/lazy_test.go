@@ -401,8 +401,14 @@ func TestEndsWhileBeginning(t *testing.T) {
 	want(t, "make it current", other.call("cuCtxSetCurrent", uint64(x)), Success)
 	want(t, "free meanwhile", other.call("cuMemFree_v2", p), Success)
 	want(t, "set meanwhile", other.callOnce("cuMemsetD8_v2", p, 0, 1), again)
+	third := &floating{Host: host, t: t, c: d.thread(NewThread(3, 16))}
+	want(t, "make it current", third.call("cuCtxSetCurrent", uint64(x)), Success)
+	want(t, "launch meanwhile", third.callOnce("cuLaunchKernel", 0, 9, 1, 1, 9, 1, 1, 0, 0, 0, 0), again)
+	if begins := get[Context](&d.objects, x).task; begins.first.Blocks != 0 {
+		t.Errorf("who begins the task is told of another's launch: %+v", begins.first)
+	}
 	want(t, "destroy", other.call("cuCtxDestroy_v2", uint64(x)), Success)
-	for _, c := range []*Call{h.c, other.c} {
+	for _, c := range []*Call{h.c, other.c, third.c} {
 		if r, _ := c.done(d.Again(c.t)); r != ErrorContextIsDestroyed {
 			t.Errorf("the call that waited: %v", r)
 		}
@@ -412,6 +418,53 @@ func TestEndsWhileBeginning(t *testing.T) {
 	}
 	if err := d.gpu.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestLimitsThatNeedMemory: limits for which a GPU may have too little memory are not recorded. Their
+// program would be told that it has them, and each later call would fail.
+func TestLimitsThatNeedMemory(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit  uint32
+		v      uint64
+		before uint64 // of heap
+		want   Result
+	}{
+		"a small heap": {abi.LimitHeapBytes, 16 << 20, 0, Success}, "a large heap": {abi.LimitHeapBytes, 100 << 20, 0, again},
+		"two that are large together":       {abi.LimitPrintfBytes, 30 << 20, 30 << 20, again},
+		"a heap that takes another's place": {abi.LimitHeapBytes, 30 << 20, 30 << 20, Success},
+		"small stacks":                      {abi.LimitStackBytes, 4 << 10, 0, Success}, "stacks for all threads": {abi.LimitStackBytes, 64 << 10, 0, again},
+		"2^64-1 bytes of stack": {abi.LimitStackBytes, 1<<64 - 1, 0, again},
+	} {
+		host, err := drivertest.NewHost(drivertest.Options{
+			SharedBytes: 32 << 20, MemoryBytes: floatingMemory, NeverReady: true, Features: abi.AllFeatures &^ abi.FeatureIdentity,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &floating{Host: host, t: t}
+		d := New(Options{Hooks: silent{t}, Open: func(context.Context) (driver.Bus, error) { return h, nil }})
+		want(t, "init", d.Init(), Success)
+		h.c = d.thread(NewThread(1, 16))
+		d.addresses.Store(&driver.AddressRange{Base: drivertest.PlacesBase, Bytes: drivertest.PlacesBytes, Grain: drivertest.PlacesGrain})
+		d.device.attributes = map[uint32]int32{DeviceAttributeMultiprocessorCount: 4, DeviceAttributeMaxThreadsPerMultiprocessor: 1024}
+		var x Handle
+		want(t, "create", h.call("cuCtxCreate_v2", word(unsafe.Pointer(&x)), 0, 0), Success)
+		if c.before > 0 {
+			want(t, name, h.call("cuCtxSetLimit", abi.LimitHeapBytes, c.before), Success)
+		}
+		want(t, name, h.callOnce("cuCtxSetLimit", uint64(c.limit), c.v), c.want)
+		other := d.thread(NewThread(2, 16))
+		h.c, other = other, h.c
+		want(t, "destroy", h.call("cuCtxDestroy_v2", uint64(x)), Success)
+		if c.want == again {
+			if r, _ := other.done(d.Again(other.t)); r != ErrorContextIsDestroyed {
+				t.Errorf("%s: %v", name, r)
+			}
+		}
+		if err := d.gpu.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

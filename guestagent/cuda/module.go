@@ -270,6 +270,9 @@ func (c *Call) module(h Handle) (*module, Result) {
 	if r := Result(m.x.sticky.Load()); r != Success {
 		return m, r
 	}
+	if m.x.pending() { // who begins the task may be about to learn it
+		return m, Success
+	}
 	return m, m.failed
 }
 

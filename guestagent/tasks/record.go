@@ -103,7 +103,7 @@ func (r *Record) Alloc(n uint64) (uint64, error) {
 		return 0, fmt.Errorf("an object of no bytes: %w", ErrBegin)
 	case size == 0 || size > r.o.Limit-min(r.bytes, r.o.Limit):
 		return 0, fmt.Errorf("%d bytes beside %d of %d: %w", n, r.bytes, r.o.Limit, ErrMemory)
-	case r.bytes+size > r.o.Limit-margin(r.o.Limit):
+	case r.bytes+size > r.o.Limit-Margin(r.o.Limit):
 		return 0, fmt.Errorf("%d bytes beside %d, close to %d: %w", n, r.bytes, r.o.Limit, ErrBegin)
 	case len(r.objects) == MaxObjects:
 		return 0, fmt.Errorf("%d objects: %w", len(r.objects)+1, ErrBegin)
@@ -125,8 +125,9 @@ func (r *Record) Alloc(n uint64) (uint64, error) {
 	return 0, fmt.Errorf("no addresses for %d bytes: %w", n, ErrBegin)
 }
 
-// margin is how much of a limit the device may need beside objects: stacks, heaps, code.
-func margin(limit uint64) uint64 { return min(limit, 32<<20+limit/16) }
+// Margin returns how much of a limit the device may need beside objects: stacks, heaps, code. Objects
+// that would have some of it are not recorded.
+func Margin(limit uint64) uint64 { return min(limit, 32<<20+limit/16) }
 
 // room returns a region, new or old, in which size bytes are unused.
 func (r *Record) room(size uint64, small bool) (*Region, error) {
@@ -210,6 +211,15 @@ func (r *Record) Free(base uint64) *Region {
 		r.next = g.Base
 	}
 	return g
+}
+
+// Forget forgets what is in the objects, once the GPU has it. It is called after [Replay]: from then on
+// only [Record.Free] is.
+func (r *Record) Forget() {
+	for _, o := range r.objects {
+		o.pieces = nil
+	}
+	r.pieces, r.data = 0, 0
 }
 
 // Regions returns the memory that the task needs, by address.

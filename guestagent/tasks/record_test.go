@@ -209,3 +209,32 @@ func TestWrites(t *testing.T) {
 		break // a loop may end early
 	}
 }
+
+// TestForget: once the GPU has what is in the objects, their bytes are not kept for the program's life,
+// and freeing them still says when a region is empty.
+func TestForget(t *testing.T) {
+	r := New(Options{Base: 1 << 30, Bytes: 1 << 30, Grain: 2 << 20, Limit: 1 << 30})
+	var at [2]uint64
+	for i := range at {
+		var err error
+		if at[i], err = r.Alloc(1000); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Write(at[i], make([]byte, 1000)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.Forget()
+	for w := range r.Writes() {
+		t.Errorf("%+v is kept", w)
+	}
+	if r.data != 0 || r.pieces != 0 {
+		t.Errorf("%d bytes in %d pieces are counted", r.data, r.pieces)
+	}
+	if g := r.Free(at[0]); g == nil || g.Objects != 1 {
+		t.Errorf("one was freed: %+v", g)
+	}
+	if g := r.Free(at[1]); g == nil || g.Objects != 0 || r.Bytes() != 0 || r.data != 0 || r.pieces != 0 {
+		t.Errorf("both were freed: %+v; %d bytes", g, r.data)
+	}
+}
