@@ -45,6 +45,7 @@ type executors struct {
 	faults      [ipc.MaxContexts]string
 	starts      [ipc.MaxContexts]bucket // of each slot's executors
 	allStarts   bucket
+	growths     bucket          // of the guest's requests for more memory
 	drained     map[string]bool // GPUs on which no executor starts, by name: see drain
 	spare       *spare          // nil: the guest has none
 	closed      bool            // no spare executor starts any more
@@ -58,12 +59,17 @@ const (
 	// allStartsEvery is the mean time between a guest's starts, of which it may have one for each
 	// slot at once.
 	allStartsEvery = 125 * time.Millisecond
+	// growthEvery is the mean time between a guest's requests for more memory, for each of which the
+	// daemon decides anew, and growthBurst how many may come at once.
+	growthEvery = 2 * time.Millisecond
+	growthBurst = 256
 )
 
 // newExecutors returns the backend of a guest, still without its device.
 func newExecutors(spec ipc.Spec, page *ipc.ControlPage, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
 	b := &executors{spec: spec, page: page, pages: []*ipc.ControlPage{page}, command: command, clock: c, log: log}
 	b.allStarts = bucket{every: allStartsEvery, burst: ipc.MaxContexts}
+	b.growths = bucket{every: growthEvery, burst: growthBurst}
 	for i := range b.starts {
 		b.starts[i] = bucket{every: startEvery, burst: 1}
 	}
@@ -236,6 +242,25 @@ func (b *executors) awaitStart(ctx context.Context, slot int) error {
 		if at == now {
 			b.starts[slot].take(now)
 			b.allStarts.take(now)
+		}
+		b.mu.Unlock()
+		if at == now {
+			return nil
+		}
+		if err := b.clock.WaitUntil(ctx, at); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitGrowth waits until the guest may ask for more memory again, and counts that.
+func (b *executors) awaitGrowth(ctx context.Context) error {
+	for {
+		now := b.clock.Now()
+		b.mu.Lock()
+		at := b.growths.next(now)
+		if at == now {
+			b.growths.take(now)
 		}
 		b.mu.Unlock()
 		if at == now {

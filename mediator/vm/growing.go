@@ -15,6 +15,9 @@ func (p *process) receiveGrow(m *ipc.Message) error {
 	if p.task == nil {
 		return nil // it has no grant; the executor is mistaken
 	}
+	if p.b.awaitGrowth(p.ctx) != nil {
+		return nil // it ends
+	}
 	p.mu.Lock()
 	p.moves.grow = g.Memory
 	p.mu.Unlock()
