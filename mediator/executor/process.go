@@ -148,6 +148,13 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	if notRaised == nil {
 		x.priority = &priority{page: page, slot: slot, log: log}
 	}
+	// It listens while the context is made anew, too: if vm dies, that ends.
+	var listening sync.WaitGroup
+	listening.Go(func() { cancel(x.listen(conn)) })
+	defer func() { // it uses the page, which is unmapped next
+		err = errors.Join(err, hangUp())
+		listening.Wait()
+	}()
 	if saved != nil {
 		if err := x.Restore(saved, s.Closed); err != nil {
 			log.Debug("a context can't be made anew", "err", err)
@@ -170,8 +177,6 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	// ctx may end while Run is still in a call of the driver.
 	running, ran := context.WithCancel(context.WithoutCancel(ctx))
 	defer ran()
-	var listening sync.WaitGroup
-	listening.Go(func() { cancel(x.listen(conn)) })
 	listening.Go(func() { x.enableSelf(running) })
 	if hung := hungOf(gctx); hung != nil {
 		listening.Go(func() { x.endWhenHung(running, hung, func() { cancel(nil) }) })

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -33,8 +34,8 @@ func serveIn(t *testing.T, p process, s ipc.Setup, open Opener) (vm *ipc.Conn, p
 	return serveAfter(t, p, func(*ipc.Conn) {}, s, open)
 }
 
-// serveAfter is serveIn; before is called before the setup is sent.
-func serveAfter(t *testing.T, p process, before func(vm *ipc.Conn), s ipc.Setup, open Opener) (vm *ipc.Conn, page *ipc.ControlPage, ended <-chan error) {
+// serveAfter is serveIn; before is called before the setup is sent, with more files.
+func serveAfter(t *testing.T, p process, before func(vm *ipc.Conn), s ipc.Setup, open Opener, more ...*os.File) (vm *ipc.Conn, page *ipc.ControlPage, ended <-chan error) {
 	t.Helper()
 	vm, end, err := ipc.Pair()
 	if err != nil {
@@ -58,7 +59,7 @@ func serveAfter(t *testing.T, p process, before func(vm *ipc.Conn), s ipc.Setup,
 	if _, err := unix.FcntlInt(shared.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	m, err := ipc.NewMessage(ipc.KindSetup, s, shared, page.File())
+	m, err := ipc.NewMessage(ipc.KindSetup, s, append([]*os.File{shared, page.File()}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,6 +122,81 @@ func TestNoContext(t *testing.T) {
 				t.Errorf("it was told, and the process fails as well: %v", err)
 			}
 		})
+	}
+}
+
+// endlessGPU has contexts whose copies never end. copies gets one message for each context that copies.
+type endlessGPU struct {
+	gpu.Device
+	copies chan struct{}
+}
+
+func (d endlessGPU) NewContext(ctx context.Context, o gpu.ContextOptions) (gpu.Context, error) {
+	c, err := d.Device.NewContext(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return endlessContext{c, c.(gpu.Movable), d.copies}, nil
+}
+
+type endlessContext struct {
+	gpu.Context
+	gpu.Movable
+	copies chan struct{}
+}
+
+func (c endlessContext) NewChannel() (gpu.Channel, error) {
+	ch, err := c.Context.NewChannel()
+	return endlessChannel{ch, c.copies}, err
+}
+
+type endlessChannel struct {
+	gpu.Channel
+	copies chan struct{}
+}
+
+func (c endlessChannel) Wait(ctx context.Context, _ gpu.Fence) error {
+	select {
+	case c.copies <- struct{}{}:
+	default:
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// TestGuestEndsWhileContextReturns: an executor that copies a context's memory to a GPU ends, and gives
+// that memory back, when vm has died meanwhile. The daemon is about to grant it to others.
+func TestGuestEndsWhileContextReturns(t *testing.T) {
+	r := newMovingRig(t)
+	g := r.open()
+	g.put(g.must(abi.OpMemAlloc, abi.Alloc{Size: 1 << 20}).Value[0], []byte("something"))
+	saved, err := r.save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	copies := make(chan struct{}, 1)
+	s := ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels), Grant: 16 << 20, Grows: true, Saved: true}
+	dead := make(chan struct{})
+	vm, _, ended := serveAfter(t, process{clock.Real{}, watchdog{&clock.Sim{}, func(int) {}}}, func(*ipc.Conn) {}, s,
+		func(context.Context, ipc.GPU) (gpu.Device, error) {
+			dev, err := soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
+			return endlessGPU{dev, copies}, err
+		}, saved)
+	if err := saved.Close(); err != nil {
+		t.Error(err)
+	}
+	go func() {
+		defer close(dead)
+		<-copies
+		if err := vm.Shut(time.Second); err != nil {
+			t.Error(err)
+		}
+	}()
+	<-dead
+	select {
+	case <-ended: // its answer may find no reader
+	case <-time.After(20 * time.Second):
+		t.Fatal("it goes on for a guest that is gone")
 	}
 }
 
