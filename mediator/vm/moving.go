@@ -141,13 +141,13 @@ func (p *process) answeredSave(f *os.File, m ipc.Message, err error) {
 		return
 	}
 	p.setAt(onGPU)
-	held := p.takeHeld()
+	failed := p.sendHeld()
 	p.mu.Unlock()
+	fail(failed)
 	p.b.log.Debug("a context stays on its GPU", "context", p.ref.Slot, "err", err)
 	if cerr := f.Close(); cerr != nil {
 		p.b.log.Debug("close a context's file", "err", cerr)
 	}
-	p.sendHeld(held)
 	p.stays(ipc.Left{Slot: p.ref.Slot, Generation: p.ref.Generation, Error: err.Error()})
 }
 
@@ -214,12 +214,26 @@ func (p *process) takeHeld() []heldRequest {
 	return held
 }
 
-// sendHeld sends requests that waited.
-func (p *process) sendHeld(held []heldRequest) {
-	for _, h := range held {
-		if err := p.request(h.kind, h.channel, h.done); err != nil {
-			h.done(err)
+// sendHeld sends the requests that waited, before any that comes now: a channel is closed after it was
+// opened. It returns those that can't be sent, to be told so without mu. Preconditions: mu is held, and
+// the context is on its GPU.
+func (p *process) sendHeld() (failed []heldRequest) {
+	for _, h := range p.takeHeld() {
+		m, err := ipc.NewMessage(h.kind, h.channel)
+		if err == nil {
+			err = p.ask(m, func(_ ipc.Message, err error) { h.done(err) })
 		}
+		if err != nil {
+			failed = append(failed, h)
+		}
+	}
+	return failed
+}
+
+// fail answers requests that could not be sent.
+func fail(failed []heldRequest) {
+	for _, h := range failed {
+		h.done(errNoExecutor)
 	}
 }
 
@@ -261,9 +275,7 @@ func (p *process) left(log *slog.Logger) bool {
 	p.b.daemons.sendLeft(l)
 	p.mu.Unlock()
 	log.Debug("context has left its GPU", "gpu", p.b.gpu(p.gpu).Name, "bytes", l.Bytes, "wants", l.Wants)
-	for _, h := range closed {
-		h.done(errNoExecutor)
-	}
+	fail(closed)
 	return true
 }
 
@@ -351,13 +363,13 @@ func (p *process) returned() {
 	}
 	p.moves.saved, p.moves.closed, p.moves.wants, p.moves.tries = nil, nil, false, 0
 	p.setAt(onGPU)
-	held := p.takeHeld()
+	failed := p.sendHeld()
 	p.mu.Unlock()
+	fail(failed)
 	p.b.daemons.forgetLeft(p.ref.Slot)
 	if err := f.Close(); err != nil {
 		p.b.log.Debug("close a context's file", "err", err)
 	}
-	p.sendHeld(held)
 }
 
 // forgetMove gives up what is kept of a context that has ended.
@@ -374,9 +386,7 @@ func (p *process) forgetMove() {
 			p.b.log.Debug("close a context's file", "err", err)
 		}
 	}
-	for _, h := range held {
-		h.done(errNoExecutor)
-	}
+	fail(held)
 }
 
 // sendLeft tells the daemons, present and future, that a context has left, or the present ones why it
