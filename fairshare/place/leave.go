@@ -155,7 +155,7 @@ func (q *Queue) refuse(now time.Duration, as []Action) []Action {
 // guest those of others, otherwise those that were idle for long. Of several GPUs it takes the one
 // where the fewest bytes leave. It then keeps the memory for t.
 func (q *Queue) makeRoom(now time.Duration, t *task, as []Action) []Action {
-	if t.guest.Urgent && t.kept >= 0 {
+	if t.guest.Urgent && t.kept >= 0 && q.onItsWay(t) {
 		return as
 	}
 	var best []*task
@@ -189,6 +189,18 @@ func (q *Queue) makeRoom(now time.Duration, t *task, as []Action) []Action {
 		q.keep(t, gpu)
 	}
 	return as
+}
+
+// onItsWay reports whether there is enough for t where memory is kept for it once those have left that
+// were told to. It was when they were told, but a task may stay.
+func (q *Queue) onItsWay(t *task) bool {
+	there := q.gpus[t.kept].Free()
+	for _, o := range q.gpus[t.kept].tasks {
+		if o.state == Leaving {
+			there += o.grant
+		}
+	}
+	return t.req.Memory+q.keptFor(t.kept, t) <= there
 }
 
 // leavers returns the tasks that have to leave a GPU for t, largest first, and their bytes. ok

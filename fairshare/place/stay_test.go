@@ -73,6 +73,27 @@ func TestUrgentGuestPaysForWhatLeaves(t *testing.T) {
 	}
 }
 
+// An urgent guest's task does not wait for one that stays after all: another leaves for it, here or on
+// another GPU.
+func TestUrgentTaskWaitsForNoneThatStays(t *testing.T) {
+	q := newQueue(t, 2, Config{})
+	guests(t, q, 3)
+	must(t, q.Admit(0, 9, Guest{Weight: 1, Memory: 16 * gib, Urgent: true}))
+	submit(t, q, 0, 1, 1, gig(8))
+	submit(t, q, 0, 2, 2, gig(7))
+	submit(t, q, 0, 3, 3, gig(14))
+	q.Begin(0, nil)
+	submit(t, q, sec, 4, 9, gig(5))
+	wantActions(t, q, sec, Action{Kind: Leave, Task: 1, GPU: 1, Memory: 8 * gib, Why: ForUrgent})
+	wantActions(t, q, 2*sec) // on its way
+	must(t, q.Stayed(3*sec, 1))
+	wantActions(t, q, 3*sec, Action{Kind: Leave, Task: 2, GPU: 1, Memory: 7 * gib, Why: ForUrgent})
+	must(t, q.Stayed(4*sec, 2))
+	wantActions(t, q, 4*sec, Action{Kind: Leave, Task: 3, GPU: 0, Memory: 14 * gib, Why: ForUrgent})
+	must(t, q.Left(5*sec, 3))
+	wantActions(t, q, 5*sec, Action{Kind: Begin, Task: 4, GPU: 0, Memory: 5 * gib})
+}
+
 // A task that left although nobody told it to waits, or wants nothing if it is quiet, and so does one
 // that is told to be on the host already.
 func TestTaskLeavesUnasked(t *testing.T) {
