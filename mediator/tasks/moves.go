@@ -68,11 +68,27 @@ func (t *Table) tellToLeave(now time.Duration, x *task, a *place.Action, ds []De
 			return ds
 		}
 	}
-	x.leaves, x.to, x.why = true, noGPU, a.Why
+	x.leaves, x.to, x.why, x.toldToLeave = true, noGPU, a.Why, now
 	if a.Kind == place.Move {
 		x.to = a.GPU
 	}
 	return append(ds, Decision{Key: x.key, GPU: x.gpu, Leave: true, Why: a.Why})
+}
+
+// A task has leaveLimit to leave its GPU, and a second more for each leaveRate bytes, which are copied. Its
+// guest decides when it is quiet, and may never let it be. The task may leave later all the same.
+const (
+	leaveLimit = 30 * time.Second
+	leaveRate  = 256 << 20
+)
+
+// expire has tasks stay that were told to leave and did not.
+func (t *Table) expire(now time.Duration) {
+	for _, x := range t.order {
+		if x.leaves && now-x.toldToLeave >= leaveLimit+time.Duration(x.granted/leaveRate)*time.Second {
+			t.Stayed(now, x.key)
+		}
+	}
 }
 
 // Left records that a task has left its GPU, for the given time, and has bytes of the host's memory.

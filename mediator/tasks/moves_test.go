@@ -82,6 +82,33 @@ func TestTasksStay(t *testing.T) {
 	}
 }
 
+// A task whose guest never lets it go, with a kernel that does not end, keeps neither the memory that it
+// was to move to nor an urgent guest that waits: that one gets another's. It may leave later all the same.
+func TestTaskThatNeverLeaves(t *testing.T) {
+	open := make([]GPU, 1)
+	a, b, c := Key{"a", 0, 1}, Key{"b", 0, 1}, Key{"c", 0, 1}
+	x := newTable(t, 1)
+	if err := x.Admit(0, "c", Guest{Weight: 1, Memory: 100, Urgent: true}); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, x, 0, a, 50)
+	submit(t, x, 0, b, 40)
+	x.Decide(0, open)
+	submit(t, x, 0, c, 30)
+	wantDecisions(t, "the largest is to leave", x.Decide(0, open),
+		Decision{Key: a, Leave: true, Why: place.ForUrgent}, Decision{Key: c, Reason: abi.WaitMemory})
+	at := leaveLimit - 1
+	wantDecisions(t, "it may take its time", x.Decide(at, open))
+	at++
+	wantDecisions(t, "another is to leave", x.Decide(at, open), Decision{Key: b, Leave: true, Why: place.ForUrgent})
+	x.Left(at, b, 1, 10, true)
+	wantDecisions(t, "it begins", x.Decide(at, open),
+		Decision{Key: c, Granted: 30, Waited: at}, Decision{Key: b, Reason: abi.WaitMemory})
+	if x.Left(at, a, 1, 10, true); x.Granted(0) != 30 {
+		t.Errorf("%d bytes are granted once it has left", x.Granted(0))
+	}
+}
+
 // A task gets more memory where it is if there is room, a part of it in advance; moves where another
 // GPU has as much; and is refused what its guest may not have.
 func TestTasksGrow(t *testing.T) {
@@ -216,7 +243,8 @@ type contextModel struct {
 	onGPU   bool
 	gpu     int
 	granted uint64
-	leave   bool // it was told to
+	leave   bool // it was told to, at told
+	told    time.Duration
 	left    uint32
 	want    uint64
 	stays   bool // it can't leave
@@ -252,7 +280,7 @@ func TestMovesProperty(t *testing.T) {
 			case m == nil:
 				t.Fatalf("a decision about a context that is gone: %+v", d)
 			case d.Leave:
-				m.leave = true
+				m.leave, m.told = true, now
 			case d.Code != 0:
 				delete(model, d.Key)
 			case d.Granted > 0 && d.Left == m.left:
@@ -319,7 +347,8 @@ func TestMovesProperty(t *testing.T) {
 			}
 			for _, task := range x.Tasks(now) {
 				m := model[task.Key]
-				if m == nil || task.Placed != m.onGPU || (task.State == place.Leaving || task.State == place.Moving) != m.leave {
+				leaves := task.State == place.Leaving || task.State == place.Moving
+				if m == nil || task.Placed != m.onGPU || leaves && !m.leave || !leaves && m.leave && now-m.told < leaveLimit {
 					t.Fatalf("a context is %+v, the guest's process has %+v", task, m)
 				}
 			}

@@ -140,14 +140,15 @@ type task struct {
 	told   bool
 	reason abi.WaitReason // as last told
 
-	first   uint64    // bytes that it asked for at first
-	granted uint64    // bytes on gpu
-	want    uint64    // more memory that it waits for; 0: none
-	leaves  bool      // it was told to leave, or to move
-	to      int       // the GPU that it moves to, or noGPU
-	why     place.Why // it leaves or moves
-	left    uint32    // how often it has left a GPU
-	onHost  uint64    // bytes of the host's memory that it has
+	first       uint64 // bytes that it asked for at first
+	granted     uint64 // bytes on gpu
+	want        uint64 // more memory that it waits for; 0: none
+	leaves      bool   // it was told to leave, or to move
+	toldToLeave time.Duration
+	to          int       // the GPU that it moves to, or noGPU
+	why         place.Why // it leaves or moves
+	left        uint32    // how often it has left a GPU
+	onHost      uint64    // bytes of the host's memory that it has
 }
 
 // noGPU is the number of no GPU.
@@ -436,6 +437,7 @@ func (t *Table) Undo(now time.Duration, k Key) {
 func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
 	ds := t.refused
 	t.refused = nil
+	t.expire(now)
 	open := t.apply(gpus)
 	t.actions = t.queue.Begin(now, t.actions[:0])
 	for _, a := range t.actions {
