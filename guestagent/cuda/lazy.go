@@ -92,7 +92,11 @@ func (d *Driver) newTask(x *Context) *task {
 
 // beginTask has the task of a context begin, unless it has begun, and then calls then.
 func (c *Call) beginTask(x *Context, then func() Result) Result {
-	s := x.task.start()
+	return c.await(x.task.start(), then)
+}
+
+// await waits for an attempt to begin a task, and then calls then.
+func (c *Call) await(s *start, then func() Result) Result {
 	slice := c.slice()
 	select {
 	case <-s.done:
@@ -100,7 +104,7 @@ func (c *Call) beginTask(x *Context, then func() Result) Result {
 		select {
 		case <-s.done:
 		case <-slice.Done():
-			return c.later(func() Result { return c.beginTask(x, then) })
+			return c.later(func() Result { return c.await(s, then) })
 		}
 	}
 	if s.result != Success {

@@ -358,6 +358,27 @@ func TestFailedStart(t *testing.T) {
 	}
 }
 
+// TestStartFailsBetweenSlices: a call that waits has the result of the attempt that it waits for, even if
+// that ends while its thread has its signals. It does not begin another.
+func TestStartFailsBetweenSlices(t *testing.T) {
+	h, x := newFloating(t, drivertest.Options{})
+	p := h.alloc(4)
+	k := get[Context](&h.c.d.objects, x).task
+	s := &start{cancel: func() {}, done: make(chan struct{})}
+	k.mu.Lock()
+	k.starting = s
+	k.mu.Unlock()
+	want(t, "what begins the task", h.callOnce("cuMemsetD8_v2", p, 0, 4), again)
+	k.mu.Lock()
+	s.result, k.starting = ErrorOutOfMemory, nil
+	close(s.done)
+	k.mu.Unlock()
+	if r, _ := h.c.done(h.c.d.Again(h.c.t)); r != ErrorOutOfMemory || len(h.contexts()) != 0 {
+		t.Errorf("the call that waited: %v; contexts of %d bytes", r, h.contexts())
+	}
+	want(t, "the next call", h.call("cuMemsetD8_v2", p, 0, 4), Success)
+}
+
 // TestLateErrors: an error of the host's compiler is the result of what uses the module.
 func TestLateErrors(t *testing.T) {
 	h, _ := newFloating(t, drivertest.Options{})
