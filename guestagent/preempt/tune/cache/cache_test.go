@@ -148,6 +148,29 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// TestLeftovers checks that a save removes what programs left that ended in the middle of theirs: a
+// CUDA program does not wait for it for long at its end.
+func TestLeftovers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tasks")
+	old := time.Now().Add(-time.Hour)
+	for name, at := range map[string]time.Time{".123": old, ".456": time.Now(), ".bad": old, ".9x": old} {
+		if err := errors.Join(os.WriteFile(path+name, nil, 0o600), os.Chtimes(path+name, at, at)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := must[*File](t)(Open(path, slog.New(slog.DiscardHandler)))
+	if err := f.Learn(t.Context(), []Entry{entry(1)}); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range must[[]os.DirEntry](t)(os.ReadDir(filepath.Dir(path))) {
+		left = append(left, e.Name())
+	}
+	if diff := cmp.Diff([]string{"tasks", "tasks.456", "tasks.9x", "tasks.bad"}, left); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 // TestBrokenFile checks that a corrupt file is renamed and logged, and that what is known stays.
 func TestBrokenFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "kernels")

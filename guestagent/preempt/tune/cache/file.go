@@ -10,6 +10,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -115,6 +118,7 @@ func (f *File) save() (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
+	f.sweep(dir)
 	tmp, err := os.CreateTemp(dir, filepath.Base(f.path)+".*")
 	if err != nil {
 		return err
@@ -130,6 +134,27 @@ func (f *File) save() (err error) {
 		return err
 	}
 	return os.Rename(tmp.Name(), f.path)
+}
+
+// savedWithin is more time than a save takes.
+const savedWithin = 10 * time.Minute
+
+// sweep removes the temporary files of programs that ended while they saved. Errors are for the next
+// save.
+func (f *File) sweep(dir string) {
+	all, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	for _, e := range all {
+		number, ok := strings.CutPrefix(e.Name(), filepath.Base(f.path)+".")
+		if _, err := strconv.ParseUint(number, 10, 64); !ok || err != nil || !e.Type().IsRegular() {
+			continue
+		}
+		if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > savedWithin {
+			_ = os.Remove(filepath.Join(dir, e.Name()))
+		}
+	}
 }
 
 // Learn stores entries and saves the file.
