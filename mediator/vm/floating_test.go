@@ -180,8 +180,13 @@ func TestNobodyDecidesComesLate(t *testing.T) {
 	b, dial := floatingExecutors(t)
 	p := newProcess(b, vgpu.ContextRef{})
 	p.task = &ipc.Task{}
-	b.processes[0] = p
-	defer func() { b.processes[0] = nil }()
+	set := func(p *process) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.processes[0] = p
+	}
+	set(p)
+	defer set(nil)
 	b.waitForDaemon()
 	if got := <-p.placed; abi.WaitReason(got.Reason) != abi.WaitDaemon {
 		t.Errorf("without a daemon: %+v", got)

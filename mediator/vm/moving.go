@@ -199,6 +199,18 @@ func (p *process) hold(r heldRequest) error {
 	return errNoExecutor
 }
 
+// holdUnanswered keeps a request that an executor did not answer which has saved its context since its
+// GPU was lost, and reports whether it did.
+func (p *process) holdUnanswered(r heldRequest) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.moves.saved == nil || p.stopping {
+		return false
+	}
+	p.moves.held = append(p.moves.held, r)
+	return true
+}
+
 // closeAway closes a channel of a context without an executor. Preconditions: mu is held.
 func (p *process) closeAway(c ipc.Channel) {
 	p.moves.held = slices.DeleteFunc(p.moves.held, func(h heldRequest) bool {
@@ -221,7 +233,7 @@ func (p *process) sendHeld() (failed []heldRequest) {
 	for _, h := range p.takeHeld() {
 		m, err := ipc.NewMessage(h.kind, h.channel)
 		if err == nil {
-			err = p.ask(m, func(_ ipc.Message, err error) { h.done(err) })
+			err = p.ask(m, p.replied(h))
 		}
 		if err != nil {
 			failed = append(failed, h)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
@@ -14,11 +15,13 @@ import (
 )
 
 // staysVariable has the executor of [moving] stay, diesVariable has one die that makes a context
-// anew, and slowVariable has one never end with that.
+// anew, slowVariable has one never end with that, and losesVariable has one lose its GPU when it is to
+// close a channel.
 const (
 	staysVariable = "VGPUD_TEST_STAYS"
 	diesVariable  = "VGPUD_TEST_DIES"
 	slowVariable  = "VGPUD_TEST_SLOW"
+	losesVariable = "VGPUD_TEST_LOSES"
 )
 
 // moving is an executor that can leave. Its context is a number, which it shows as its channel group:
@@ -68,6 +71,9 @@ func moving() error {
 		if err != nil {
 			return nil
 		}
+		if m.Kind == ipc.KindShut && !s.Saved && os.Getenv(losesVariable) != "" {
+			return rescue(conn)
+		}
 		reply := ipc.Message{Kind: m.Kind, ID: m.ID}
 		switch m.Kind {
 		case ipc.KindOpen:
@@ -96,6 +102,26 @@ func moving() error {
 			}
 		}
 	}
+}
+
+// rescue sends a context whose GPU is lost, and answers nothing more.
+func rescue(conn *ipc.Conn) error {
+	fd, err := unix.MemfdCreate("rescued", unix.MFD_CLOEXEC)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), "rescued")
+	if _, err := f.WriteAt([]byte{1}, 0); err != nil {
+		return err
+	}
+	m, err := ipc.NewMessage(ipc.KindSave, ipc.Saved{}, f)
+	if err == nil {
+		err = conn.Send(m)
+	}
+	for err == nil {
+		_, err = conn.Receive()
+	}
+	return nil
 }
 
 // movingGuest is a guest with a context that floats and is on GPU 0, whose executor is [moving].
@@ -306,6 +332,28 @@ func TestContextThatLeftIsRefused(t *testing.T) {
 	answer(t, g.serve, ipc.Place{Slot: g.ref.Slot, Generation: g.ref.Generation, Code: uint32(abi.ErrorNoRoom)})
 	var gone ipc.Task
 	next(t, g.serve, ipc.KindTaskGone, &gone)
+}
+
+// A request that an executor did not answer before its GPU was lost is not lost with it: a channel that
+// was to be closed is not opened again with the context, and one that was to be opened is.
+func TestRequestsOutliveTheGPU(t *testing.T) {
+	g := newMovingGuest(t, losesVariable+"=1")
+	g.open(6)
+	g.open(7)
+	slot := g.pages[0].Context(2)
+	g.until("its channels are open", func() bool { return slot.Counters().Commands == 2 })
+	g.CloseChannel(vgpu.ChannelRef{Slot: 7})
+	g.open(8)
+	if l := g.left(); l.Times != 1 || l.Error != "" {
+		t.Fatalf("%+v", l)
+	}
+	g.place(1, 1)
+	g.until("it is ready again", func() bool { return g.ready(1) })
+	slot = g.pages[1].Context(2)
+	g.until("its new channel is open", func() bool { return slot.Counters().Commands == 1 })
+	if n := slot.Counters().Errors; n != 1 {
+		t.Errorf("it knows of %d channels that were closed, want 1", n)
+	}
 }
 
 // While a context is made anew on a GPU it has that GPU's memory, so a later daemon is not told that it

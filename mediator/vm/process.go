@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
@@ -365,7 +367,16 @@ func (p *process) request(kind ipc.Kind, c ipc.Channel, done func(error)) error 
 	if p.moves.at != onGPU && !p.stopping {
 		return p.hold(heldRequest{kind, c, done})
 	}
-	return p.ask(m, func(_ ipc.Message, err error) { done(err) })
+	return p.ask(m, p.replied(heldRequest{kind, c, done}))
+}
+
+// replied returns what handles the reply to a request about a channel.
+func (p *process) replied(r heldRequest) func(ipc.Message, error) {
+	return func(_ ipc.Message, err error) {
+		if !errors.Is(err, errNoExecutor) || !p.holdUnanswered(r) {
+			r.done(err)
+		}
+	}
 }
 
 // ask sends a request whose reply calls done. If it returns an error, done is not called.
@@ -468,8 +479,8 @@ func (p *process) closeConn(conn *ipc.Conn) {
 	if err := conn.Close(); err != nil {
 		p.b.log.Debug("close an executor's connection", "err", err)
 	}
-	for _, done := range pending {
-		done(ipc.Message{}, errNoExecutor)
+	for _, id := range slices.Sorted(maps.Keys(pending)) { // in order
+		pending[id](ipc.Message{}, errNoExecutor)
 	}
 }
 
