@@ -235,10 +235,14 @@ func TestTasksThatGrowDoNotDeadlock(t *testing.T) {
 }
 
 // TestMovesOutliveTheDaemon kills the daemon while a context leaves its GPU, and again when it has left.
-// The next daemons know of it, and it goes on with all that it had.
+// The next daemons know of it, and it goes on with all that it had, which was more than it had asked for
+// at first.
 func TestMovesOutliveTheDaemon(t *testing.T) {
 	h := newTaskHost(t, 1)
-	a := keep(t, h.begin(h.guest(api.VMSpec{Name: "a"}), 700*mib), 200*mib)
+	a := keep(t, h.begin(h.guest(api.VMSpec{Name: "a"}), 300*mib), 200*mib)
+	if _, err := a.gpu.Alloc(t.Context(), 300*mib); err != nil {
+		t.Fatal(err)
+	}
 	urgent := h.submit(h.guest(api.VMSpec{Name: "urgent", PriorityCeiling: 5}), 800*mib)
 	h.Until("the context to leave", func() error {
 		for _, x := range h.tasks() {
@@ -267,7 +271,10 @@ func TestMovesOutliveTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.StartDaemon()
-	h.untilTask("the context to wait on", "a", func(x api.Task) bool { return waits(x) && x.Moves == 1 })
+	x := h.untilTask("the context to wait on", "a", func(x api.Task) bool { return waits(x) && x.Moves == 1 })
+	if x.MemoryBytes < 500*mib {
+		t.Errorf("it asks for %d bytes", x.MemoryBytes)
+	}
 	if err := gpu.Close(); err != nil {
 		t.Fatal(err)
 	}
