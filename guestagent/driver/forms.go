@@ -183,7 +183,7 @@ func (c *launchForm) finish(r *abi.Completion, before uint64) {
 		return
 	}
 	w := k.ctx.preempt.wanted()
-	k.tuner.SetWanted(w.Latency, w.Overhead)
+	k.tuner.SetWanted(w)
 	if r.Status != abi.StatusOK || evictions > 0 || r.End <= r.Start {
 		k.tuner.Discard(c.ticket)
 	} else {

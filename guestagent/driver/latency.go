@@ -11,14 +11,17 @@ import (
 // should leave the GPU. That changes when guests with a higher priority come or go.
 const askHostEvery = 250 * time.Millisecond
 
-// askHost reads within what time the host wants kernels to leave the GPU. To read a register takes
+// askHost reads within what time the host wants kernels to leave the GPU, and the hardware suspends
+// them. To read a register takes
 // longer than to launch a kernel.
 func (p *preemption) askHost(bus Bus) {
-	v, err := bus.Read(abi.RegLatencyNanos)
-	if err != nil {
+	latency, err := bus.Read(abi.RegLatencyNanos)
+	suspension, serr := bus.Read(abi.RegSuspensionNanos)
+	if err != nil || serr != nil {
 		return // the device is gone, which others notice
 	}
-	p.host.Store(int64(v))
+	p.host.Store(int64(latency))
+	p.suspension.Store(int64(suspension))
 }
 
 // askHostSoon has the flusher ask the host if that was long ago by the GPU's clock, in ns. It does
@@ -50,5 +53,6 @@ func (p *preemption) wanted() tune.Parameters {
 	} else {
 		w.Overhead = min(w.Overhead, tune.FreeOverhead)
 	}
+	w.Suspends = time.Duration(p.suspension.Load())
 	return w
 }

@@ -66,3 +66,14 @@ func TestHostsLatency(t *testing.T) {
 	check(t, s.host.Write(abi.RegLatencyNanos, 0))
 	eventually("the host wants nothing, and no form is free", 0)
 }
+
+// TestOlderHost: kernels are not made preemptible for a host that would read what they no longer count.
+func TestOlderHost(t *testing.T) {
+	s := newScene(t, drivertest.Options{Version1_1: true, Features: abi.AllFeatures}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+	if p := s.work.Preemption(); p.Reason != "host" || p.Forms != 0 {
+		t.Errorf("%+v", p)
+	}
+	if c := s.launch(1, nil); c.Preempt.Form != 0 {
+		t.Errorf("launched %+v", c)
+	}
+}

@@ -115,6 +115,8 @@ type preemption struct {
 	// clock was at asked.
 	host  atomic.Int64
 	asked atomic.Uint64
+	// suspension is how long the host's hardware takes to suspend a kernel, in ns; 0 if it does not.
+	suspension atomic.Int64
 
 	mu      sync.Mutex
 	dirty   map[*forms]struct{} // kernels with unsaved measurements; guarded by mu
@@ -141,6 +143,8 @@ func (c *Context) newPreemption() *preemption {
 	switch missing := needed &^ c.dev.info.Features; {
 	case o == nil || o.Off:
 		p.disabled = Preemption{Reason: reasonOff}
+	case c.dev.info.Version < abi.Version1_3:
+		p.disabled = Preemption{Reason: reasonHost, Detail: "the host has an older version, in which kernels count the tasks that they have finished"}
 	case missing != 0:
 		p.disabled = Preemption{Reason: reasonHost, Detail: fmt.Sprintf("the host does not offer %v", missing)}
 	}

@@ -22,7 +22,7 @@ func (b *controlBlock) store(word int, v uint32) { b.window.Store32(b.offset+uin
 // Each load crosses the bus, so only the words are loaded that say what a kernel of a form left
 // undone.
 var (
-	persistentWords = []uint64{abi.ControlNext, abi.ControlFinished, abi.ControlInside}
+	persistentWords = []uint64{abi.ControlNext, abi.ControlInside}
 	earlyExitWords  = []uint64{abi.ControlSkipped}
 )
 

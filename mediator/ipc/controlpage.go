@@ -76,7 +76,8 @@ type pageLayout struct {
 	executed  atomic.Int64  // by serve, with used: + 1; 0 is unknown
 	memory    atomic.Uint64 // by serve, like disabled: see Terms
 	latency   atomic.Uint32 // by serve, like disabled: ns
-	_         [lineBytes - 52]byte
+	suspends  atomic.Uint32 // by serve, like disabled: ns
+	_         [lineBytes - 56]byte
 
 	contexts [MaxContexts]contextLayout
 }
@@ -304,7 +305,7 @@ type Terms struct {
 	PriorityCeiling int     `json:"priority_ceiling"`
 	// Latency is the time within which kernels of guests with a lower priority should leave the GPU
 	// for the guest's, and is not on the page; 0 is the daemon's choice. See
-	// [ControlPage.SetLatency].
+	// [ControlPage.SetLeaving].
 	Latency time.Duration `json:"latency,omitempty"`
 	// KernelTimeLimit is what was asked for, and is not on the page: see
 	// [ControlPage.SetKernelTimeLimit].
@@ -371,14 +372,18 @@ func (p *ControlPage) memoryLimit() uint64 {
 	return n
 }
 
-// SetLatency records within what time the guest's kernels should leave the GPU when told to, 0 for
-// the guest's own choice. The daemon calls it.
-func (p *ControlPage) SetLatency(d time.Duration) {
-	storeWord(&p.l.latency, uint32(min(max(d, 0), math.MaxUint32)))
+// SetLeaving records within what time the guest's kernels should leave the GPU when told to, 0 if
+// they are not told to for other guests, and within what time the hardware takes them off by itself,
+// 0 if it does not. The daemon calls it.
+func (p *ControlPage) SetLeaving(latency, suspension time.Duration) {
+	storeWord(&p.l.latency, uint32(min(max(latency, 0), math.MaxUint32)))
+	storeWord(&p.l.suspends, uint32(min(max(suspension, 0), math.MaxUint32)))
 }
 
-// Latency returns what was last recorded with [ControlPage.SetLatency].
-func (p *ControlPage) Latency() time.Duration { return time.Duration(p.l.latency.Load()) }
+// Leaving returns what was last recorded with [ControlPage.SetLeaving].
+func (p *ControlPage) Leaving() (latency, suspension time.Duration) {
+	return time.Duration(p.l.latency.Load()), time.Duration(p.l.suspends.Load())
+}
 
 // SetKernelTimeLimit records the GPU time after which the guest's kernels are ended, 0 for none, and
 // wakes the guest's executors if it has changed. The daemon calls it.

@@ -63,6 +63,9 @@ type Orders struct {
 	// Latency is the time within which the guest's kernels should leave the GPU when told to; 0 is
 	// the guest's own choice.
 	Latency time.Duration
+	// Suspension is the time within which the hardware takes a kernel off the GPU by itself; 0 if it
+	// does not.
+	Suspension time.Duration
 }
 
 // Controller takes a guest's contexts off the GPU and sets their time slices. Package suspend has

@@ -44,17 +44,30 @@ func TestLatencies(t *testing.T) {
 			s.sched.Changed(1)
 			got := make([]time.Duration, len(s.guests))
 			for i, g := range s.guests {
-				got[i] = g.o.Page.Latency()
+				got[i], _ = g.o.Page.Leaving()
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Errorf("latencies (-want +got):\n%s", diff)
 			}
 			s.sched.Stop()
 			for i, g := range s.guests {
-				if d := g.o.Page.Latency(); d != 0 {
+				if d, _ := g.o.Page.Leaving(); d != 0 {
 					t.Errorf("guest %d has %v from a daemon that left", i, d)
 				}
 			}
 		})
+	}
+}
+
+// TestSuspension: guests are told whether the hardware takes kernels off the GPU by itself.
+func TestSuspension(t *testing.T) {
+	s := newScene(t)
+	s.joinWith(1, GuestOptions{Terms: ipc.Terms{Weight: 1}}, 1)
+	for _, preempts := range []bool{true, false, true} {
+		s.sched.gpu.Properties.Preempts = preempts
+		s.sched.Changed(1)
+		if _, got := s.guests[0].o.Page.Leaving(); (got > 0) != preempts {
+			t.Errorf("preempts %v: %v", preempts, got)
+		}
 	}
 }

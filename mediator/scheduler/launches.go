@@ -334,7 +334,9 @@ func (s *Scheduler) setLaunchModes(guests []*Guest) {
 	c, l := ceilingsOf(guests), s.latenciesOf(guests)
 	for _, g := range guests {
 		mode, wait, limit, latency := s.launchMode(g, guests, c), s.waitsBusily(), s.pollLimit(g, c), l.below(g.bounded().PriorityCeiling)
-		g.update(func(o *Orders) { o.Mode, o.BusyWait, o.PollLimit, o.Latency = mode, wait, limit, latency })
+		g.update(func(o *Orders) {
+			o.Mode, o.BusyWait, o.PollLimit, o.Latency, o.Suspension = mode, wait, limit, latency, s.suspension()
+		})
 	}
 }
 

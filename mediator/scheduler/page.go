@@ -94,7 +94,7 @@ func (p *PageExecutors) Publish(o Orders) {
 	p.Page.SetBill(o.Bill)
 	p.Page.SetTerms(o.Terms)
 	p.Page.SetKernelTimeLimit(o.TimeLimit)
-	p.Page.SetLatency(o.Latency)
+	p.Page.SetLeaving(o.Latency, o.Suspension)
 	if o.Heartbeat > 0 {
 		p.Page.Beat(o.Heartbeat)
 	}

@@ -27,9 +27,10 @@ type Config struct {
 	MemoryBytes uint64
 	// PollWindow is how long the executor polls before it sleeps, shown in a register.
 	PollWindow time.Duration
-	// Latency returns within what time a kernel should leave the GPU when told to, 0 for the guest's
-	// choice; nil is always 0. It is called at each read of the register, from any goroutine.
-	Latency func() time.Duration
+	// Leaving returns within what time a kernel should leave the GPU when told to, 0 if it is not told
+	// to for other guests, and within what time the hardware takes it off by itself, 0 if it does
+	// not; nil: both are always 0. It is called at each read of a register, from any goroutine.
+	Leaving func() (latency, suspension time.Duration)
 	// Features is what the executor supports; by default nothing optional.
 	Features abi.Features
 	// UUID identifies this virtual GPU to the guest's programs, as CUDA's device UUID; zero: it is

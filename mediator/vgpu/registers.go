@@ -211,11 +211,22 @@ func (r *registers) loadIdentity(off uint32) uint32 {
 	case abi.RegUUID, abi.RegUUID + 4, abi.RegUUID + 8, abi.RegUUID + 12:
 		return binary.LittleEndian.Uint32(r.cfg.UUID[off-abi.RegUUID:])
 	case abi.RegLatencyNanos:
-		if r.cfg.Latency != nil {
-			return uint32(min(r.cfg.Latency(), math.MaxUint32))
-		}
+		latency, _ := r.leaving()
+		return latency
+	case abi.RegSuspensionNanos:
+		_, suspension := r.leaving()
+		return suspension
 	}
 	return 0
+}
+
+// leaving returns what kernels that leave the GPU should know, in ns.
+func (r *registers) leaving() (latency, suspension uint32) {
+	if r.cfg.Leaving == nil {
+		return 0, 0
+	}
+	l, s := r.cfg.Leaving()
+	return uint32(min(max(l, 0), math.MaxUint32)), uint32(min(max(s, 0), math.MaxUint32))
 }
 
 func (r *registers) status() abi.DeviceStatus {

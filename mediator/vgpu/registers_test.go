@@ -16,7 +16,7 @@ func testConfig(tb testing.TB) Config {
 	cfg, err := Config{
 		SharedBytes: abi.MinSharedBytes, Contexts: 3, Channels: 5, Vectors: 4, MaxRingEntries: 1024,
 		MemoryBytes: 5 << 32, Features: abi.FeatureContexts | abi.FeatureEvents,
-		Latency: func() time.Duration { return 75 * time.Microsecond },
+		Leaving: func() (latency, suspension time.Duration) { return 75 * time.Microsecond, 360 * time.Microsecond },
 		UUID:    [16]byte{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
 	}.withDefaults()
 	if err != nil {
@@ -113,6 +113,7 @@ func TestIdentity(t *testing.T) {
 		{"UUID", abi.RegUUID, 0x04030201},
 		{"UUID's end", abi.RegUUID + 12, 0x100f0e0d},
 		{"the latency", abi.RegLatencyNanos, 75_000},
+		{"the hardware's suspension", abi.RegSuspensionNanos, 360_000},
 		{"unlisted", 0xffc, 0},
 		{"slot 3 of 3", abi.ContextSlot(3, abi.ContextStatus), 0},
 	} {

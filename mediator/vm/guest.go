@@ -71,7 +71,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	dev, err := vgpu.New(vgpu.Config{
 		SharedBytes: int64(o.Spec.BAR2Bytes), MemoryBytes: o.Spec.MemoryLimit,
 		PollWindow: o.PollWindow, Features: o.Features, UUID: uuidOf(&o.Spec, machineID()),
-		Latency: func() time.Duration { return leastLatency(pages) },
+		Leaving: func() (latency, suspension time.Duration) { return leaving(pages) },
 	}, b, log)
 	if err != nil {
 		return err
@@ -100,15 +100,19 @@ func Run(ctx context.Context, o Options) (err error) {
 	return err
 }
 
-// leastLatency returns within what time the guest's kernels should leave a GPU when told to, as the
-// daemon has it for any of its GPUs; 0 is for none.
-func leastLatency(pages []*ipc.ControlPage) (least time.Duration) {
-	for _, p := range pages {
-		if d := p.Latency(); d > 0 && (least == 0 || d < least) {
-			least = d
+// leaving returns what the daemon has said of kernels that leave a GPU: the least latency on any of the
+// guest's GPUs, and the hardware's suspension if all have it.
+func leaving(pages []*ipc.ControlPage) (latency, suspension time.Duration) {
+	for i, p := range pages {
+		l, s := p.Leaving()
+		if l > 0 && (latency == 0 || l < latency) {
+			latency = l
+		}
+		if i == 0 || s < suspension {
+			suspension = s
 		}
 	}
-	return least
+	return latency, suspension
 }
 
 // attachment records on the control pages whether a VMM is connected.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/binary"
 	"fmt"
 
 	"vgpud/e2e/papers/kernelcost"
@@ -153,7 +154,7 @@ func (s *subject) launch(bench *kernelcost.Bench, a *attempt) (simt.Counts, erro
 		return simt.Counts{}, err
 	}
 	counts, _, err := bench.Run(interpreter, entry, grid, kernelcost.Dim(s.step.Block), uint64(s.step.SharedBytes), params)
-	if err == nil && a.Form == abi.PreemptPersistent && uint64(word[abi.ControlFinished])|uint64(word[abi.ControlFinished+1])<<8 != s.tasks&0xffff {
+	if err == nil && a.Form == abi.PreemptPersistent && uint64(binary.LittleEndian.Uint32(word[abi.ControlNext:])) < s.tasks {
 		err = fmt.Errorf("%d tasks, and the kernel says otherwise", s.tasks)
 	}
 	return counts, err

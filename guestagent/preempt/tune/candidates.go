@@ -21,9 +21,10 @@ const maxGroup = 64
 // candidates returns the choices worth measuring for a grid of that many tasks, each of which takes
 // the time task in one of slots: the choices that can leave within the wanted latency or, if there
 // are none, the one of each form that leaves the soonest. A grid that the GPU holds at once has
-// none: its blocks have all started before they can be asked to leave.
+// none: its blocks have all started before they can be asked to leave. Nor has a kernel that the
+// hardware takes off the GPU sooner.
 func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks uint64, slots int) []abi.Preempt {
-	if tasks <= uint64(slots) {
+	if tasks <= uint64(slots) || p.leavesToHardware(task) {
 		return nil
 	}
 	var all []abi.Preempt
@@ -48,6 +49,12 @@ func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks
 	// that have not begun.
 	offer(p.persistent(task, tasks, slots, timely)...)
 	return all
+}
+
+// leavesToHardware reports whether the hardware takes a kernel off the GPU sooner than one of its
+// tasks ends.
+func (p *Parameters) leavesToHardware(task time.Duration) bool {
+	return p.Suspends > 0 && task > p.Suspends
 }
 
 // coarse returns the groups worth measuring of those that leave in time, in powers of two: the

@@ -173,7 +173,7 @@ func TestSetLatency(t *testing.T) {
 				return tuner.Reports()[0]
 			}
 			settle()
-			tuner.SetWanted(c.latency, 0)
+			tuner.SetWanted(Parameters{Latency: c.latency})
 			if r := settle(); r.Choice != c.want || r.Why != c.why {
 				t.Errorf("%s, wanted within %v before: %v %+v, want %v %+v", c.name, before, r.Why, r.Choice, c.why, c.want)
 			}
@@ -214,7 +214,7 @@ func TestWantedByTurns(t *testing.T) {
 		w := table(c.tasks, c.total, c.percent)
 		tuner := New(Parameters{}, 7)
 		turn := func(latency time.Duration, launches int) Report {
-			tuner.SetWanted(latency, 0)
+			tuner.SetWanted(Parameters{Latency: latency})
 			for range launches {
 				choice, k := tuner.Pick(w.shape, w.slots)
 				observe(tuner, k, w.run(choice))
@@ -233,6 +233,33 @@ func TestWantedByTurns(t *testing.T) {
 		}
 		if again := tuner.Reports()[0].Measured - measured; again > 0 {
 			t.Errorf("%s: %d launches measured again", c.name, again)
+		}
+	}
+}
+
+// TestLongTasksAreSuspended: a kernel whose tasks take longer than the hardware's suspension has no
+// form where the hardware suspends by itself, and the best of its forms elsewhere.
+func TestLongTasksAreSuspended(t *testing.T) {
+	for _, c := range onAnH100 {
+		w := table(c.tasks, c.total, c.percent)
+		tuner := New(Parameters{Latency: c.latency, Suspends: 360 * us}, 7)
+		settle := func() Report {
+			for range 600 {
+				choice, k := tuner.Pick(w.shape, w.slots)
+				observe(tuner, k, w.run(choice))
+			}
+			return tuner.Reports()[0]
+		}
+		r := settle()
+		if c.suspend != (r.Why == WhySuspended) || c.suspend && r.Choice != (abi.Preempt{}) || !c.suspend && r.Choice != c.want {
+			t.Errorf("%s, where the hardware suspends: %v %+v", c.name, r.Why, r.Choice)
+		}
+		if measured := r.Measured; c.suspend && settle().Measured > measured {
+			t.Errorf("%s is measured again", c.name)
+		}
+		tuner.SetWanted(Parameters{Latency: c.latency})
+		if r := settle(); r.Choice != c.want || r.Why != c.why {
+			t.Errorf("%s, where it does not: %v %+v, want %v %+v", c.name, r.Why, r.Choice, c.why, c.want)
 		}
 	}
 }

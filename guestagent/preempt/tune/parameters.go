@@ -18,6 +18,9 @@ type Parameters struct {
 	// on an H100. If a single task takes longer, a block runs one task per check, and
 	// [Report.Suspend] says that suspending is better.
 	Suspension time.Duration
+	// Suspends is the same where the hardware is known to suspend contexts by itself; 0 elsewhere. A
+	// kernel whose tasks take longer is left to it.
+	Suspends time.Duration
 	// Drain is the GPU time of a block of up to 256 threads that starts, finds that it must leave
 	// and records itself as skipped; default 1 ns, as measured on an H100 (481 µs for the half of
 	// 1,048,576 blocks that remained at the median). A block with more threads costs more, in

@@ -61,9 +61,10 @@ func (t *Tuner) report(c *class) Report {
 
 // Record is what a tuner learned, in the form in which it is saved.
 type Record struct {
-	// Latency and Overhead are the [Parameters] that the choices were made for.
+	// Latency, Overhead and Suspends are the [Parameters] that the choices were made for.
 	Latency  time.Duration `json:"latency_ns,omitempty"`
 	Overhead float64       `json:"overhead,omitempty"`
+	Suspends time.Duration `json:"suspends_ns,omitempty"`
 	Classes  []ClassRecord `json:"classes,omitempty"`
 }
 
@@ -85,7 +86,7 @@ type ClassRecord struct {
 
 // Record returns the choices that were made, the latest launched class first.
 func (t *Tuner) Record() Record {
-	r := Record{Latency: t.params.Latency, Overhead: t.params.Overhead}
+	r := Record{Latency: t.params.Latency, Overhead: t.params.Overhead, Suspends: t.params.Suspends}
 	for _, c := range t.byUse() {
 
 		a := &c.arms[c.chosen]
@@ -119,7 +120,7 @@ func (r *ClassRecord) Short(latency time.Duration) bool {
 // choices that are not offered any more and implausible records. It must be called before the first
 // Pick.
 func (t *Tuner) Recall(r Record) {
-	same := r.Latency == t.params.Latency && r.Overhead == t.params.Overhead
+	same := r.Latency == t.params.Latency && r.Overhead == t.params.Overhead && r.Suspends == t.params.Suspends
 	for _, k := range r.Classes {
 		choice := abi.Preempt{Form: k.Form, Group: k.Group, Every: k.Every}
 		if t.forms == 0 || len(t.classes) == MaxClasses || !k.Valid() || !Offered(choice, t.forms, k.Tasks, k.Slots) ||
@@ -143,7 +144,7 @@ func (t *Tuner) Recall(r Record) {
 		if c.chosen > 0 {
 			c.arms[c.chosen].cost.add(k.Chosen)
 		}
-		if k.Why == WhyShort || k.Why == WhyNoForm {
+		if k.Why == WhyShort || k.Why == WhyNoForm || k.Why == WhySuspended {
 			c.arms = c.arms[:1]
 			c.chosen = 0
 		}

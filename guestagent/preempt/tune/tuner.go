@@ -13,7 +13,6 @@ const MaxClasses = 16
 
 // Tuner chooses the form of one kernel's launches. Its memory is bounded.
 type Tuner struct {
-	asked   Parameters // without defaults
 	params  Parameters
 	forms   abi.PreemptForm
 	classes []*class
@@ -24,7 +23,7 @@ type Tuner struct {
 // New returns a tuner for a kernel that has these forms beside the original. Without forms it
 // always chooses the original and measures nothing.
 func New(p Parameters, forms abi.PreemptForm) *Tuner {
-	return &Tuner{asked: p, params: p.withDefaults(), forms: forms}
+	return &Tuner{params: p.withDefaults(), forms: forms}
 }
 
 // Rounds returns how many rounds of measuring have ended. When it changes, Record has something
@@ -87,11 +86,9 @@ const attemptsPer = 3
 // schedule asks for that many more measurements of the arm in this round.
 func (a *arm) schedule(times int) { a.remaining, a.attempts = times, attemptsPer*times }
 
-// SetWanted replaces [Parameters.Latency] and [Parameters.Overhead]. What was chosen for others is
-// chosen anew, by what was measured already and, of other candidates, by what a round measures.
-func (t *Tuner) SetWanted(latency time.Duration, overhead float64) {
-	p := t.asked
-	p.Latency, p.Overhead = latency, overhead
+// SetWanted replaces the parameters. What was chosen for others is chosen anew, by what was measured
+// already and, of other candidates, by what a round measures.
+func (t *Tuner) SetWanted(p Parameters) {
 	if p = p.withDefaults(); p == t.params {
 		return
 	}
@@ -167,7 +164,7 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	}
 	if !c.measuring {
 		c.sinceRound++
-		if c.why != WhyShort && c.why != WhyNoForm && c.sinceRound > t.params.Again*c.measured {
+		if c.why != WhyShort && c.why != WhyNoForm && c.why != WhySuspended && c.sinceRound > t.params.Again*c.measured {
 			c.startRound(t.params.Measure)
 		}
 	}
@@ -356,6 +353,9 @@ func (t *Tuner) explore(c *class) {
 	}
 	if len(c.arms) == 1 {
 		c.measuring, c.chosen, c.why = false, 0, WhyNoForm
+		if t.params.leavesToHardware(c.taskTime()) {
+			c.why = WhySuspended
+		}
 		return
 	}
 	c.startRound(t.params.Measure)

@@ -25,11 +25,13 @@ const (
 	WhyNoForm
 	// WhyUnmeasured is the original, since launches could not be timed.
 	WhyUnmeasured
+	// WhySuspended is the original, since the hardware takes it off the GPU sooner than a task ends.
+	WhySuspended
 
 	whyEnd
 )
 
-var whyNames = [whyEnd]string{"measuring", "short", "cheapest", "slow", "soonest", "dear", "no-form", "unmeasured"}
+var whyNames = [whyEnd]string{"measuring", "short", "cheapest", "slow", "soonest", "dear", "no-form", "unmeasured", "suspended"}
 
 // String returns a word for the reason.
 func (w Why) String() string {

@@ -23,8 +23,8 @@ func TestImpossibleReadbacks(t *testing.T) {
 		}
 		return r
 	}
-	counters := func(next, finished, inside uint32) Readback {
-		return Readback{Control: Control{Next: next, Finished: finished, Inside: inside}, Evicted: true}
+	counters := func(next, inside uint32) Readback {
+		return Readback{Control: Control{Next: next, Inside: inside}, Evicted: true}
 	}
 	for name, tc := range map[string]struct {
 		c     Config
@@ -41,13 +41,9 @@ func TestImpossibleReadbacks(t *testing.T) {
 		"a bitmap with less than said":  {wide, []Readback{bitmap(3, 1, 2)}},
 		"a bit beyond the last unit":    {wide, []Readback{bitmap(1, 70_001)}},
 		"a bit beyond, and one missing": {wide, []Readback{bitmap(2, 70_001, 2)}},
-		"more finished than tasks":      {persistent, []Readback{counters(101, 101, 0)}},
-		"more finished than fetched":    {persistent, []Readback{counters(8, 16, 0)}},
-		"less finished than fetched":    {persistent, []Readback{counters(16, 8, 0)}},
-		"all fetched, not all finished": {persistent, []Readback{counters(104, 99, 0)}},
-		"less than before":              {persistent, []Readback{counters(16, 16, 0), counters(8, 8, 0)}},
-		"a counter beyond reach":        {persistent, []Readback{counters(100+6*8, 100, 0)}},
-		"a block still inside":          {persistent, []Readback{counters(16, 16, 1)}},
+		"less than before":              {persistent, []Readback{counters(16, 0), counters(8, 0)}},
+		"a counter beyond reach":        {persistent, []Readback{counters(100+6*8, 0)}},
+		"a block still inside":          {persistent, []Readback{counters(16, 1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, err := New(tc.c)
@@ -94,7 +90,7 @@ func TestLeavingUnasked(t *testing.T) {
 				}
 				r = skipped(left...)
 			} else {
-				r.Control = Control{Next: ran, Finished: ran}
+				r.Control = Control{Next: ran}
 			}
 			r.Evicted = false
 			var done bool
@@ -147,7 +143,6 @@ func TestHostileReadbacks(t *testing.T) {
 			r := Readback{Evicted: evicted && !p.Stay, Control: Control{
 				Skipped: word.Draw(t, "skipped"), Next: word.Draw(t, "next"), Inside: word.Draw(t, "inside") / 4,
 			}}
-			r.Control.Finished = r.Control.Next
 			r.Skipped = make([]byte, l.SkippedRead(r.Control))
 			if uint64(len(r.Skipped)) > l.SkippedBytes() {
 				t.Fatalf("wants %d bytes of %d", len(r.Skipped), l.SkippedBytes())
@@ -203,7 +198,7 @@ func FuzzReadback(f *testing.F) {
 				r.Skipped = make([]byte, l.SkippedRead(r.Control))
 				data = data[copy(r.Skipped, data):]
 			} else {
-				r.Control = Control{Next: take(), Finished: take(), Inside: take()}
+				r.Control = Control{Next: take(), Inside: take()}
 			}
 			before := l.Remaining()
 			if p, done, err = l.Next(r); err != nil {

@@ -33,8 +33,8 @@ type piece struct {
 }
 
 var (
-	wholeBlock = []uint32{abi.ControlEvict, abi.ControlNext, abi.ControlFinished, abi.ControlSkipped, abi.ControlInside}
-	// A persistent kernel goes on from Next and Finished.
+	wholeBlock = []uint32{abi.ControlEvict, abi.ControlNext, abi.ControlSkipped, abi.ControlInside}
+	// A persistent kernel goes on from Next.
 	persistentAgain = []uint32{abi.ControlEvict}
 	earlyExitAgain  = []uint32{abi.ControlEvict, abi.ControlSkipped}
 )

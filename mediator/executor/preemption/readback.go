@@ -9,16 +9,13 @@ import (
 
 // Control is what a kernel left in its control block.
 type Control struct {
-	Next, Finished, Skipped, Inside uint32
+	Next, Skipped, Inside uint32
 }
 
 // DecodeControl decodes a control block.
 func DecodeControl(b *[abi.ControlBytes]byte) Control {
 	word := func(at int) uint32 { return binary.LittleEndian.Uint32(b[at:]) }
-	return Control{
-		Next: word(abi.ControlNext), Finished: word(abi.ControlFinished),
-		Skipped: word(abi.ControlSkipped), Inside: word(abi.ControlInside),
-	}
+	return Control{Next: word(abi.ControlNext), Skipped: word(abi.ControlSkipped), Inside: word(abi.ControlInside)}
 }
 
 // Readback is what a launch left, after all its blocks have left the GPU.
@@ -112,11 +109,10 @@ func (l *Launch) readTasks(r Readback) (whole bool, err error) {
 		return false, fmt.Errorf("%d blocks inside after the end: %w", c.Inside, ErrReadback)
 	case uint64(c.Next) > most:
 		return false, fmt.Errorf("next task %d of %d: %w", c.Next, l.tasks, ErrReadback)
-	case c.Finished < l.finished || c.Finished != min(c.Next, l.tasks):
-		// A block that leaves has finished all that it fetched.
-		return false, fmt.Errorf("%d tasks finished of %d fetched, %d before: %w", c.Finished, c.Next, l.finished, ErrReadback)
+	case c.Next < l.finished:
+		return false, fmt.Errorf("%d tasks fetched, %d before: %w", c.Next, l.finished, ErrReadback)
 	}
-	l.finished = c.Finished
+	l.finished = min(c.Next, l.tasks) // a block that leaves has finished all that it fetched
 	return l.finished == l.tasks, nil
 }
 

@@ -35,7 +35,7 @@ func newHardware(t rapid.TB, c Config, choose func() bool) *hardware {
 	for i := range h.bitmap {
 		h.bitmap[i] = 0xa5 // what was there before must not matter
 	}
-	h.control = Control{Next: 0xdead, Finished: 0xdead, Skipped: 0xdead, Inside: 0xdead}
+	h.control = Control{Next: 0xdead, Skipped: 0xdead, Inside: 0xdead}
 	return h
 }
 
@@ -49,8 +49,6 @@ func (h *hardware) run(p *Plan) {
 		case abi.ControlEvict:
 		case abi.ControlNext:
 			h.control.Next = 0
-		case abi.ControlFinished:
-			h.control.Finished = 0
 		case abi.ControlSkipped:
 			h.control.Skipped = 0
 		case abi.ControlInside:
@@ -131,7 +129,6 @@ func (h *hardware) persistent(p *Plan) {
 			}
 			for t := first; t < min(first+h.c.Group, uint32(len(h.ran))); t++ {
 				h.ran[t]++
-				h.control.Finished++
 			}
 		}
 	}
@@ -424,7 +421,7 @@ func TestWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.First()
-		left := Readback{Evicted: true, Control: Control{Next: 4, Finished: 4}}
+		left := Readback{Evicted: true, Control: Control{Next: 4}}
 		if form.EarlyExit() {
 			left = Readback{Evicted: true, Control: Control{Skipped: 2}, Skipped: []byte{1, 0, 0, 0, 5, 0, 0, 0}}
 		}

@@ -190,9 +190,6 @@ const (
 	ControlEvict = 0x000
 	// ControlNext is the next task to fetch; persistent kernels add to it.
 	ControlNext = 0x080
-	// ControlFinished counts the tasks that persistent blocks have finished; each block adds its
-	// own as it leaves.
-	ControlFinished = 0x100
 	// ControlSkipped counts the units that early-exit blocks have noted as skipped, in the list or
 	// the bitmap.
 	ControlSkipped = 0x180
@@ -213,7 +210,6 @@ const (
 var ControlWords = []Word{
 	{"EVICT", ControlEvict, "host"},
 	{"NEXT", ControlNext, "kernel"},
-	{"FINISHED", ControlFinished, "kernel"},
 	{"SKIPPED", ControlSkipped, "kernel"},
 	{"INSIDE", ControlInside, "kernel"},
 }

@@ -37,6 +37,7 @@ const (
 	RegRingsBytes       = 0x06c // bytes after the header for rings, not for windows; since version 1.1
 	RegUUID             = 0x070 // four registers: UUIDBytes of the virtual GPU, 0: not told; since version 1.2
 	RegLatencyNanos     = 0x080 // within what time a kernel should leave the GPU when told to, 0: it is not told to for other guests; since version 1.3
+	RegSuspensionNanos  = 0x084 // within what time the hardware takes a kernel off the GPU by itself, in the midst of its blocks, 0: it does not; since version 1.3
 )
 
 // Regions of BAR0 that hold one slot a context or a channel.
@@ -173,6 +174,7 @@ var Registers = []Register{
 	{"RINGS_BYTES", RegRingsBytes, "ro"},
 	{"UUID", RegUUID, "ro"},
 	{"LATENCY_NANOS", RegLatencyNanos, "ro"},
+	{"SUSPENSION_NANOS", RegSuspensionNanos, "ro"},
 }
 
 // ContextRegisters lists the registers of a context's slot.

@@ -25,8 +25,9 @@ const (
 	Version1_1 = Version1_0 + 1
 	// Version1_2 adds what tenants' CUDA programs need: features 14 to 17, 19, and [RegUUID].
 	Version1_2 = Version1_1 + 1
-	// Version1_3 adds contexts that float: [FeatureFloating], [FeatureAlike] and [TaskTable]; and
-	// [RegLatencyNanos].
+	// Version1_3 adds contexts that float: [FeatureFloating], [FeatureAlike] and [TaskTable];
+	// [RegLatencyNanos] and [RegSuspensionNanos]; and persistent kernels no longer count the tasks
+	// that they have finished.
 	Version1_3 = Version1_2 + 1
 
 	// Newest is the version that the device offers.
