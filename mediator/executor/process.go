@@ -100,6 +100,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 
 	elapsed := newMeter(page, p.clock).elapsed
 	memory := page.Memory(s.Slot, s.MemoryLimit).Granted(s.Grant)
+	memory.SetExempt(s.Saved)
 	device, gctx, err := openContext(ctx, opened.opener(open), s, page, memory, elapsed)
 	if err != nil {
 		// vm is told, and limits its log.
@@ -162,6 +163,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		}
 	}
 
+	memory.SetExempt(false)
 	slot.SetReady(uint16(gctx.Group()))
 	page.AddChange()
 	if err := conn.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
@@ -274,8 +276,11 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
 	}
 	limit := currentMemoryLimit(page, s.MemoryLimit)
-	if s.Grant > 0 && !s.Grows {
+	switch {
+	case s.Grant > 0 && !s.Grows:
 		limit = s.Grant
+	case s.Saved && limit > 0: // it may have been lowered since
+		limit = max(limit, s.Grant)
 	}
 	c, err := device.NewContext(ctx, gpu.ContextOptions{
 		Label: s.Guest, MemoryLimit: limit, Budget: memory,

@@ -200,6 +200,39 @@ func TestGuestEndsWhileContextReturns(t *testing.T) {
 	}
 }
 
+// TestLoweredLimitAndMoves: a guest's limit that was lowered takes nothing from a context that is made
+// anew. It gets nothing more.
+func TestLoweredLimitAndMoves(t *testing.T) {
+	r := newMovingRig(t)
+	r.open().must(abi.OpMemAlloc, abi.Alloc{Size: 8 << 20})
+	saved, err := r.save()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := ipc.Setup{Guest: "g", Header: abi.HeaderBytes(testChannels), MemoryLimit: 4 << 20, Grant: 16 << 20, Grows: true, Saved: true}
+	exit := func(code int) { t.Errorf("the process ends itself with %d", code) }
+	vm, page, ended := serveAfter(t, process{clock.Real{}, watchdog{&clock.Sim{}, exit}}, func(*ipc.Conn) {}, s,
+		func(context.Context, ipc.GPU) (gpu.Device, error) {
+			return soft.NewLocal(soft.Options{MemoryBytes: 64 << 20, Priority: -1})
+		}, saved)
+	if err := saved.Close(); err != nil {
+		t.Error(err)
+	}
+	m, err := vm.Receive()
+	if err != nil || m.Kind != ipc.KindReady || m.Error != "" {
+		t.Fatalf("%s %q, %v", m.Kind, m.Error, err)
+	}
+	if n := page.Context(0).MemoryTaken(); n < 8<<20 || page.Memory(1, s.MemoryLimit).Take(1) {
+		t.Errorf("it has %d bytes, and more is to be had", n)
+	}
+	if err := vm.Shut(time.Second); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGPUGoesWhileNothingRuns: a sleeping executor reports the loss of the GPU to vm.
 func TestGPUGoesWhileNothingRuns(t *testing.T) {
 	opened := make(chan gpu.Device, 1)

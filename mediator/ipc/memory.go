@@ -22,6 +22,8 @@ type Memory struct {
 	setup uint64
 	grant atomic.Uint64 // of this context alone; 0 is none
 	peak  atomic.Uint64
+	// exempt takes the guest's limit off, but not the grant.
+	exempt atomic.Bool
 }
 
 // Memory returns the guest's memory for the context in a slot. limit is in bytes, and holds until a
@@ -41,9 +43,16 @@ func (m *Memory) Granted(grant uint64) *Memory {
 // SetGrant changes what a context may take that was granted something.
 func (m *Memory) SetGrant(grant uint64) { m.grant.Store(grant) }
 
+// SetExempt has the context take up to its grant, or no longer, whatever the guest's limit is now: what it
+// had before its GPU changed is its own, even if the limit was lowered since.
+func (m *Memory) SetExempt(exempt bool) { m.exempt.Store(exempt && m.grant.Load() > 0) }
+
 // limit returns the limit that holds now. The daemon may have lowered it below what is taken: then
 // nothing more is.
 func (m *Memory) limit() uint64 {
+	if m.exempt.Load() {
+		return unlimited
+	}
 	limit, ok := m.page.MemoryLimit()
 	if !ok {
 		limit = m.setup

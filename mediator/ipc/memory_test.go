@@ -182,6 +182,30 @@ func TestGrant(t *testing.T) {
 	}
 }
 
+// TestExemptMemory checks that a context may take its grant whatever the guest's limit is, while it is
+// exempt from that, and that others may not.
+func TestExemptMemory(t *testing.T) {
+	page, err := NewControlPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := page.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	m, plain := page.Memory(0, 50).Granted(80), page.Memory(1, 50)
+	m.SetExempt(true)
+	plain.SetExempt(true) // it has no grant
+	if plain.Take(51) || !m.Take(80) || m.Take(1) {
+		t.Error("a context has not just its grant")
+	}
+	m.SetExempt(false)
+	if m.Give(20); m.Take(1) || plain.Take(1) {
+		t.Error("more than the limit is to be had")
+	}
+}
+
 // TestMemoryPeak: the peak is the most that a context has taken at a time, not what was refused.
 func TestMemoryPeak(t *testing.T) {
 	page, err := NewControlPage()

@@ -82,6 +82,20 @@ func TestTasksStay(t *testing.T) {
 	}
 }
 
+// A limit that was lowered takes nothing from a task that leaves and comes back.
+func TestLoweredLimitAndMoves(t *testing.T) {
+	x := newTable(t, 1)
+	open := make([]GPU, 1)
+	a := Key{"a", 0, 1}
+	submit(t, x, 0, a, 80)
+	x.Decide(0, open)
+	if err := x.Admit(0, "a", Guest{Weight: 1, Memory: 40}); err != nil {
+		t.Fatal(err)
+	}
+	x.Left(0, a, 1, 10, true)
+	wantDecisions(t, "it is back", x.Decide(0, open), Decision{Key: a, Granted: 80, Left: 1})
+}
+
 // A task whose guest never lets it go, with a kernel that does not end, keeps neither the memory that it
 // was to move to nor an urgent guest that waits: that one gets another's. It may leave later all the same.
 func TestTaskThatNeverLeaves(t *testing.T) {
