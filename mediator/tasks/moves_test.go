@@ -147,6 +147,11 @@ func TestTasksGrow(t *testing.T) {
 	if x.Granted(0) != 55 || x.Granted(1) != 90 {
 		t.Errorf("while it moves %d and %d bytes are granted", x.Granted(0), x.Granted(1))
 	}
+	for gpu, want := range []uint64{55, 90} {
+		if n, memory := x.On("a", gpu); n != 1 || memory != want {
+			t.Errorf("while it moves %d contexts have %d bytes of GPU %d, want %d", n, memory, gpu, want)
+		}
+	}
 	d, ok := x.Left(1, a, 1, 20, true)
 	if !ok || d != (Decision{Key: a, GPU: 1, Granted: 90, Left: 1, Want: 90}) {
 		t.Errorf("it goes on with %+v, %v", d, ok)

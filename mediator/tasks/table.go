@@ -548,12 +548,16 @@ func (t *Table) Placed(guest string) (all []Task) {
 	return all
 }
 
-// On reports how many tasks of a guest are on a GPU, and their memory in bytes.
+// On reports how many tasks of a guest are on a GPU or on their way there, and their memory in bytes.
 func (t *Table) On(guest string, gpu int) (n int, memory uint64) {
 	for _, x := range t.order {
 		if x.placed && x.key.Guest == guest && x.gpu == gpu {
 			n++
 			memory += x.granted + x.of.Own
+		}
+		if v, ok := t.queue.Task(x.id); ok && x.leaves && x.to == gpu && x.key.Guest == guest {
+			n++
+			memory += v.Wants
 		}
 	}
 	return n, memory
