@@ -89,8 +89,6 @@ func TestMutants(t *testing.T) {
 		{abi.PreemptPersistent, "fetched", ""},
 		{abi.PreemptPersistent, "last chunk", ""},
 		{abi.PreemptPersistent, "between fetched tasks", ""},
-		{abi.PreemptPersistent, "finished", "add.s32 %r26, %r26, 2;"},
-		{abi.PreemptPersistent, "finished", ""},
 		{abi.PreemptPersistent, "inside", ""},
 	} {
 		t.Run(m.form.String()+"/"+m.tag, func(t *testing.T) {
@@ -127,7 +125,7 @@ func TestTransformedMutants(t *testing.T) {
 		{"a thread that needs a barrier does not report it", parted, abi.PreemptPersistent, `(setp.ne.u32 %vgpud_met, %vgpud_state,) 0;`, "$1 %vgpud_state;"},
 		{"rows don't end", many, abi.PreemptCoarse, `\tselp.b32 %vgpud_x, 0, %vgpud_x, %vgpud_p;\n`, ""},
 		{"planes don't end", many, abi.PreemptPersistent, `\tselp.b32 %vgpud_y, 0, %vgpud_y, %vgpud_p;\n`, ""},
-		{"finished miscounted", many, abi.PreemptPersistent, `(add.u32 %vgpud_finished, %vgpud_finished,) %vgpud_left;`, "$1 1;"},
+		{"one task of each fetch runs", many, abi.PreemptPersistent, `(setp.eq.u32 %vgpud_p, %vgpud_left, 0;\n)\t@%vgpud_p bra vgpud_last;`, "$1\tbra vgpud_last;"},
 		{"the last unit is full", many, abi.PreemptCoarse, `\tmin.u32 %vgpud_left, %vgpud_left, %vgpud_a;\n`, ""},
 		{"no agreement", many, abi.PreemptSingle, `\tbar.red.or.pred %vgpud_p, 0, %vgpud_p;\n`, ""},
 		{"a fetch is not waited for", many, abi.PreemptPersistent, `\tbar.sync 0;\n(\tld.shared.u32 %vgpud_t)`, "$1"},
