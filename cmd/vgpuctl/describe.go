@@ -133,11 +133,7 @@ func workOf(v *api.VM) section {
 	s := section{head: "Work"}
 	s.add("Contexts", fmt.Sprint(v.Contexts))
 	s.add("Kernels", fmt.Sprint(v.Kernels))
-	limit := "none"
-	if v.KernelTimeLimit > 0 {
-		limit = v.KernelTimeLimit.String()
-	}
-	s.add("Kernel time limit", limit)
+	s.add("Kernel time limit", timeOr(v.KernelTimeLimit, "none"))
 	s.add("Commands", fmt.Sprintf("%d, of which %d failed", v.Commands, v.Errors))
 	s.add("Copied", size(v.CopiedBytes))
 	s.add("Doorbells", fmt.Sprint(v.Doorbells))
@@ -148,11 +144,7 @@ func preemptionOf(v *api.VM) section {
 	s := section{head: "Preemption"}
 	p := &v.Preemption
 	s.add("Priority", fmt.Sprintf("up to %d; %d launches asked for more", v.PriorityCeiling, p.IgnoredPriorities))
-	latency := "default"
-	if v.Latency > 0 {
-		latency = v.Latency.String()
-	}
-	s.add("Latency", latency)
+	s.add("Latency", timeOr(v.Latency, "default"))
 	s.add("Launches", fmt.Sprintf("%d wait, %d run, %d leave", p.Launches.Waiting, p.Launches.Running, p.Launches.Leaving))
 	s.add("Evictions", fmt.Sprintf("%d, mean time %s", p.Evictions, mean(p.EvictionSeconds, p.Evictions)))
 	s.add("Caused", fmt.Sprintf("%d evictions, charged %s", p.Caused, spell(p.ChargedSeconds)))

@@ -62,11 +62,7 @@ var settings = []setting{
 			return nil
 		},
 		shown: func(u *api.VMUpdate, v *api.VM) string {
-			latency := "default"
-			if v.Latency > 0 {
-				latency = v.Latency.String()
-			}
-			return shownIf(u.Latency != nil, latency)
+			return shownIf(u.Latency != nil, timeOr(v.Latency, "default"))
 		},
 	},
 	{
@@ -82,11 +78,7 @@ var settings = []setting{
 			return nil
 		},
 		shown: func(u *api.VMUpdate, v *api.VM) string {
-			limit := "none"
-			if v.KernelTimeLimit > 0 {
-				limit = v.KernelTimeLimit.String()
-			}
-			return shownIf(u.KernelTimeLimit != nil, limit)
+			return shownIf(u.KernelTimeLimit != nil, timeOr(v.KernelTimeLimit, "none"))
 		},
 	},
 	{
@@ -136,6 +128,14 @@ func partSetting(key string, field func(*api.VMUpdate) **float64, value func(*ap
 		},
 		shown: func(u *api.VMUpdate, v *api.VM) string { return shownIf(*field(u) != nil, ratio(value(v))) },
 	}
+}
+
+// timeOr returns a time for people, or a word in the place of 0.
+func timeOr(d time.Duration, none string) string {
+	if d <= 0 {
+		return none
+	}
+	return d.String()
 }
 
 func shownIf(changed bool, value string) string {

@@ -3,7 +3,6 @@ package device
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"log/slog"
@@ -34,16 +33,7 @@ func serve(tb testing.TB, window time.Duration) *guest {
 	tb.Helper()
 	back := &backend{window: window, gpus: map[int]*drivertest.GPU{}, channels: map[int]*executor{}, kernels: map[string]drivertest.Kernel{
 		"empty": {},
-		"inc": {Params: []int{8, 4}, Run: func(g *drivertest.GPU, _ abi.Launch, p []byte) error {
-			b := g.Bytes(binary.LittleEndian.Uint64(p), uint64(binary.LittleEndian.Uint32(p[8:])))
-			if b == nil {
-				return abi.StatusIllegalAddress
-			}
-			for i := range b {
-				b[i]++
-			}
-			return nil
-		}},
+		"inc":   drivertest.Increment,
 	}}
 	dev, err := vgpu.New(vgpu.Config{SharedBytes: 16 << 20, Contexts: 4, Channels: 8, Vectors: 8, Features: abi.AllFeatures &^ abi.FeatureEventDoorbells}, back, nil)
 	if err != nil {

@@ -193,8 +193,7 @@ func (c *Call) CtxCreateV2(out *Handle, flags uint32, dev int32) Result {
 	defer d.mu.Unlock()
 	x, err := d.newContext(flags)
 	if err != nil {
-		r, _ := resultOf(err)
-		return r
+		return resultOnly(err)
 	}
 	if !c.t.push(x.handle) {
 		x.destroy()

@@ -3,7 +3,6 @@ package cuda
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"sync"
 	"testing"
 	"unsafe"
@@ -32,16 +31,7 @@ func newCall(tb testing.TB) (c *Call, release func()) {
 	release = sync.OnceFunc(func() { close(released) })
 	host, err := drivertest.NewHost(drivertest.Options{SharedBytes: 32 << 20, Features: abi.AllFeatures &^ abi.FeatureTriggeredEvents &^ abi.FeatureIdentity &^ abi.FeatureAlike, Kernels: map[string]drivertest.Kernel{
 		"hold": {Run: func(*drivertest.GPU, abi.Launch, []byte) error { <-released; return nil }},
-		"inc": {Params: []int{8, 4}, Run: func(g *drivertest.GPU, _ abi.Launch, p []byte) error {
-			b := g.Bytes(binary.LittleEndian.Uint64(p), uint64(binary.LittleEndian.Uint32(p[8:])))
-			if b == nil {
-				return abi.StatusIllegalAddress
-			}
-			for i := range b {
-				b[i]++
-			}
-			return nil
-		}},
+		"inc":  drivertest.Increment,
 	}})
 	if err != nil {
 		tb.Fatal(err)

@@ -24,8 +24,7 @@ func (d *Driver) ask(f func(ctx context.Context, g *driver.Context) error) Resul
 	if err == nil {
 		err = f(context.Background(), g)
 	}
-	r, _ := resultOf(err)
-	return r
+	return resultOnly(err)
 }
 
 // DeviceGetCount is cuDeviceGetCount.

@@ -149,7 +149,7 @@ func (t *task) run(ctx context.Context, s *start) {
 	err := t.run1(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if s.result, _ = resultOf(err); err != nil && context.Cause(ctx) != nil {
+	if s.result = resultOnly(err); err != nil && context.Cause(ctx) != nil {
 		s.result = ErrorContextIsDestroyed
 	}
 	t.starting = nil
@@ -185,7 +185,7 @@ func (t *task) run1(ctx context.Context) error {
 	o.Task = tasks.Request(t.record, t.known, t.first)
 	t.less = o.Task != nil
 	err := t.make(ctx, o)
-	if r, _ := resultOf(err); r == ErrorOutOfMemory && t.less {
+	if t.less && resultOnly(err) == ErrorOutOfMemory {
 		// The run before had less code or smaller stacks.
 		o.Task, t.less = nil, false
 		err = t.make(ctx, o)
@@ -349,11 +349,6 @@ func (c *Call) recorded(x *Context, f func(t *task) error, again func() Result) 
 		return c.beginTask(x, again)
 	}
 	return resultOnly(err)
-}
-
-func resultOnly(err error) Result {
-	r, _ := resultOf(err)
-	return r
 }
 
 // allocate records an allocation and reports whether it did: otherwise the task has begun. The result

@@ -44,7 +44,7 @@ func (d *Driver) learnAlikeLocked() Result {
 		at, err = g.AddressRange(ctx)
 	}
 	if err != nil {
-		if r, _ := resultOf(err); r != ErrorNotSupported {
+		if r := resultOnly(err); r != ErrorNotSupported {
 			return r
 		}
 		at = driver.AddressRange{} // no object has the same address on every GPU

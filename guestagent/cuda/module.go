@@ -110,8 +110,7 @@ func (d *Driver) choose(b []byte) ([]byte, Result) {
 	case fatbin.FormatContainer:
 		container, err := fatbin.Parse(b)
 		if err != nil {
-			r, _ := resultOf(err)
-			return nil, r
+			return nil, resultOnly(err)
 		}
 		major, r := d.attribute(DeviceAttributeComputeCapabilityMajor)
 		if r != Success {
@@ -123,8 +122,7 @@ func (d *Driver) choose(b []byte) ([]byte, Result) {
 		}
 		_, image, err := container.Choose(fatbin.Capability{Major: int(major), Minor: int(minor)}, d.takesCode())
 		if err != nil {
-			r, _ := resultOf(err)
-			return nil, r
+			return nil, resultOnly(err)
 		}
 		return image, Success
 	}

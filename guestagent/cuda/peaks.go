@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -63,13 +62,14 @@ func programKey(proc, gpu string, r *tasks.Record) (k cache.Key, name string, ok
 	if i := bytes.IndexByte(args, 0); i >= 0 { // its name is exe
 		args = args[i:]
 	}
-	h := sha256.New()
+	var text []byte
 	for _, s := range []string{"a program's task", exe, string(args)} {
-		_ = binary.Write(h, binary.LittleEndian, uint64(len(s))) // a hash never fails
-		_, _ = io.WriteString(h, s)
+		text = append(binary.LittleEndian.AppendUint64(text, uint64(len(s))), s...)
 	}
-	_ = binary.Write(h, binary.LittleEndian, []uint64{uint64(st.Size()), uint64(st.ModTime().UnixNano()), r.Bytes(), uint64(r.Objects())})
-	return cache.Key{Kernel: cache.Hash(h.Sum(nil)), GPU: gpu}, filepath.Base(exe), true
+	for _, n := range []uint64{uint64(st.Size()), uint64(st.ModTime().UnixNano()), r.Bytes(), uint64(r.Objects())} {
+		text = binary.LittleEndian.AppendUint64(text, n)
+	}
+	return cache.Key{Kernel: cache.Hash(sha256.Sum256(text)), GPU: gpu}, filepath.Base(exe), true
 }
 
 // recall returns what is known of earlier runs, and remembers as whose the task's own is to be kept.

@@ -34,8 +34,7 @@ func (c *Call) DevicePrimaryCtxRetain(out *Handle, dev int32) Result {
 	if p.x == nil {
 		x, err := d.newContext(p.flags)
 		if err != nil {
-			r, _ := resultOf(err)
-			return r
+			return resultOnly(err)
 		}
 		x.primary = true
 		p.x = x

@@ -22,6 +22,13 @@ func (r Result) Error() string {
 	return fmt.Sprintf("CUresult %d", uint32(r))
 }
 
+// resultOnly returns the result of a call that failed with err, where it does not matter whether later
+// calls fail likewise.
+func resultOnly(err error) Result {
+	r, _ := resultOf(err)
+	return r
+}
+
 // resultOf returns the result of a call that failed with err. Sticky reports whether every later
 // call in the context fails likewise.
 func resultOf(err error) (r Result, sticky bool) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sort"
 )
 
 // source is a copy of the program's memory, of which pieces have parts.
@@ -53,13 +54,7 @@ func (p *piece) fill(b []byte, off uint64) {
 
 // firstAfter returns the index of the first piece of which something lies at an offset or behind.
 func (o *object) firstAfter(off uint64) int {
-	i, _ := slices.BinarySearchFunc(o.pieces, off, func(p piece, off uint64) int {
-		if p.end() <= off {
-			return -1
-		}
-		return 1
-	})
-	return i
+	return sort.Search(len(o.pieces), func(i int) bool { return o.pieces[i].end() > off })
 }
 
 // clear has n bytes at an offset be zero.

@@ -45,7 +45,7 @@ func TestAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copy(src, "XXXXXXXX") // the program may use its memory again
+	copy(src, "the next") // the program may use its memory again
 	for what, c := range map[string]struct {
 		p    uint64
 		want string

@@ -3,10 +3,12 @@ package daemon
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -339,12 +341,16 @@ func TestExecutorsOfTheSilent(t *testing.T) {
 	executorsEndLimit = time.Minute
 	t.Cleanup(func() { executorsEndLimit = usual })
 	var ends atomic.Bool
-	done := make(chan error, 1)
+	done := make(chan struct{})
+	before := descriptorsOf(t, stuck.Process.Pid)
 	go func() {
+		defer close(done)
 		until(t, "its process is killed", func() bool { return ended(v.PID) })
-		time.Sleep(100 * ms) // its memory is not given away meanwhile
+		until(t, "its executor is waited for", func() bool { return descriptorsOf(t, stuck.Process.Pid) > before })
 		ends.Store(true)
-		done <- stuck.Process.Kill()
+		if err := stuck.Process.Kill(); err != nil {
+			t.Error(err)
+		}
 	}()
 	d = startDaemonOf(t, dir, roomyGPU{}, statefile.Files{}, "gpu0")
 	until(t, "the guest is gone", func() bool {
@@ -354,9 +360,21 @@ func TestExecutorsOfTheSilent(t *testing.T) {
 	if !ends.Load() {
 		t.Error("what an executor has is another's before it has ended")
 	}
-	if err := <-done; err != nil {
+	<-done
+}
+
+// descriptorsOf returns how many descriptors of a process the test has, the daemon's among them.
+func descriptorsOf(t *testing.T, pid int) (n int) {
+	all, err := filepath.Glob("/proc/self/fdinfo/*")
+	if err != nil {
 		t.Error(err)
 	}
+	for _, path := range all {
+		if b, err := os.ReadFile(path); err == nil && strings.Contains(string(b), fmt.Sprintf("\nPid:\t%d\n", pid)) { // else it was closed meanwhile
+			n++
+		}
+	}
+	return n
 }
 
 // TestTermsHoldOnAllGPUs: what a guest that floats is granted, when it is created and later, holds on

@@ -97,7 +97,8 @@ func (m *Memory) Take(n uint64) bool {
 
 // notePeak notes what the context has taken now, if it never had more.
 func (m *Memory) notePeak() {
-	for now := m.own.Load(); ; {
+	now := m.own.Load()
+	for {
 		before := m.peak.Load()
 		if now <= before || m.peak.CompareAndSwap(before, now) {
 			return

@@ -259,7 +259,7 @@ func (t *Table) whole(g *guest) uint64 {
 	return min(g.Memory, max(t.largest()-min(g.Own, t.largest()), 1))
 }
 
-// follow has the queue know what a guest's tasks that wait there and ask for its whole limit ask for now.
+// follow tells the queue what a guest's tasks ask for now that ask for its whole limit and wait there.
 func (t *Table) follow(now time.Duration, g *guest) {
 	for _, x := range t.order {
 		if x.of != g || !x.req.Whole || x.placed || x.held || x.left > 0 || x.req.Memory == t.whole(g) {

@@ -66,11 +66,7 @@ func (b *Begin) once(ctx context.Context, dev *driver.Device, r *BeginReport) (e
 	}
 	took := time.Since(begin)
 	defer func() { err = errors.Join(err, gpu.Close()) }()
-	m, err := gpu.LoadModule(ctx, []byte(EmptyKernel))
-	if err != nil {
-		return err
-	}
-	f, err := m.Function(ctx, "empty")
+	f, err := LoadEmpty(ctx, gpu)
 	if err != nil {
 		return err
 	}

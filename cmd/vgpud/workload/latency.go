@@ -14,8 +14,8 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// EmptyKernel is a module with the kernel "empty", which does nothing.
-const EmptyKernel = `.version 8.0
+// emptyKernel is a module with the kernel "empty", which does nothing.
+const emptyKernel = `.version 8.0
 .target sm_80
 .address_size 64
 .visible .entry empty()
@@ -23,6 +23,15 @@ const EmptyKernel = `.version 8.0
 	ret;
 }
 `
+
+// LoadEmpty loads a kernel that does nothing.
+func LoadEmpty(ctx context.Context, gpu *driver.Context) (*driver.Function, error) {
+	m, err := gpu.LoadModule(ctx, []byte(emptyKernel))
+	if err != nil {
+		return nil, err
+	}
+	return m.Function(ctx, "empty")
+}
 
 // LatencyReport is the result of a latency measurement: a line of JSON.
 type LatencyReport struct {
@@ -74,11 +83,7 @@ const syncEvery = 16
 // measureLatency launches n empty kernels in each way: back to back or with pauses, by a guest that
 // polls for the end or sleeps.
 func measureLatency(ctx context.Context, bus *timedBus, gpu *driver.Context, n int, out io.Writer) error {
-	m, err := gpu.LoadModule(ctx, []byte(EmptyKernel))
-	if err != nil {
-		return err
-	}
-	f, err := m.Function(ctx, "empty")
+	f, err := LoadEmpty(ctx, gpu)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +27,18 @@ type Kernel struct {
 	// TooLarge are the forms of which an SM holds no block, so that they can't be launched.
 	TooLarge abi.PreemptForm
 }
+
+// Increment is a kernel that adds 1 to each of n bytes; its parameters are their address and n.
+var Increment = Kernel{Params: []int{8, 4}, Run: func(g *GPU, _ abi.Launch, p []byte) error {
+	b := g.Bytes(binary.LittleEndian.Uint64(p), uint64(binary.LittleEndian.Uint32(p[8:])))
+	if b == nil {
+		return abi.StatusIllegalAddress
+	}
+	for i := range b {
+		b[i]++
+	}
+	return nil
+}}
 
 // Call is an executed launch.
 type Call struct {

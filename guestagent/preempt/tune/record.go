@@ -128,7 +128,7 @@ func (t *Tuner) Recall(r Record) {
 			continue
 		}
 		if k.Why == WhyShort && !k.Short(t.params.Latency) || k.Why != WhyShort && !same {
-			continue // it was chosen for who wanted something else
+			continue // it was chosen with other parameters
 		}
 		c := &class{Class: k.Class, tasks: k.Tasks, slots: k.Slots, candidateSlots: k.Slots, why: k.Why, arms: make([]arm, 1, 1+maxCandidates), measured: t.params.Measure}
 		c.arms[0].cost.add(k.Original)

@@ -242,11 +242,7 @@ func open(ctx context.Context, o *batch.Options, s api.VMSpec) (_ *launcher, err
 	if err != nil {
 		return nil, err
 	}
-	m, err := gpu.LoadModule(ctx, []byte(workload.EmptyKernel))
-	if err != nil {
-		return nil, err
-	}
-	f, err := m.Function(ctx, "empty")
+	f, err := workload.LoadEmpty(ctx, gpu)
 	if err != nil {
 		return nil, err
 	}
