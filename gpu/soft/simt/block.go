@@ -111,7 +111,11 @@ func (b *Block) Step(now Now, budget int) Result {
 // run gives one warp its turn and returns the number of instructions that it executed.
 func (b *Block) run(w *warp, budget int) int {
 	w.counts = Counts{}
-	w.execute(budget)
+	if w.watch == nil {
+		w.execute(budget)
+	} else {
+		w.executeWatched(budget)
+	}
 	b.spent += w.counts.Cycles
 	b.grid.counts.add(w.counts)
 	return int(max(w.counts.WarpInstructions, 1))

@@ -206,6 +206,9 @@ func (c *compiler) function(f *function) error {
 	}
 	if f.decl.Entry {
 		c.emit(inst{op: exit}, c.costs().Control)
+		if c.loader.opts.Traces {
+			c.describe(len(c.code)-1, &ptx.Instr{Opcode: "exit", Pos: c.at.Pos})
+		}
 	} else {
 		if f.flow.joins[len(f.code.Instrs)] {
 			c.emit(inst{op: arrive}, 0)
@@ -260,6 +263,9 @@ func (c *compiler) instruction(index int, in *ptx.Instr) error {
 	}
 	for k := start; k < len(c.code); k++ {
 		c.code[k].x.index = index
+	}
+	if c.loader.opts.Traces {
+		c.describe(start, in)
 	}
 	if in.Guarded() {
 		return c.guardFrom(start, index, in)

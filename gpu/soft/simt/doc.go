@@ -37,6 +37,12 @@
 // 1. uses.go must list an instruction whose first operand is not its result. Then add its forms to
 // forms_test.go and its results to ops_test.go.
 //
+// # Traces
+//
+// A grid with a [Trace] records what each of its warps executes, for models of a processor's timing
+// (trace.go, watch.go). Its warps run a loop of their own, which looks at each instruction; the
+// loop of other warps does not know of it.
+//
 // # Addresses
 //
 // The generic address space has global memory where the context maps it, including constant

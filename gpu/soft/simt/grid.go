@@ -18,6 +18,7 @@ type Launch struct {
 	SMs         int       // %nsmid
 	ID          uint64    // %gridid
 	Print       io.Writer // receives vprintf's output, which it must limit; nil drops it
+	Trace       *Trace    // receives what each warp executes; nil records nothing
 }
 
 // Grid is a launch in progress.
@@ -72,6 +73,11 @@ func NewGrid(l Launch) (*Grid, error) {
 		return refuse("%d bytes of parameters, expected %d", len(l.Params), a.ParamBytes)
 	case k.module.vars.size > 0 && k.module.vars.base == 0:
 		return refuse("the module's variables are not placed")
+	}
+	if l.Trace != nil {
+		if err := l.Trace.begin(l.Grid.Count()); err != nil {
+			return nil, fmt.Errorf("launch %s: %w", k.Name(), err)
+		}
 	}
 	l.Params = append(make([]byte, 0, a.ParamBytes), l.Params[:a.ParamBytes]...)
 	grid := &Grid{

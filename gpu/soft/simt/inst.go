@@ -37,6 +37,7 @@ type extra struct {
 	call        *callSite
 	fn          *function // of ret
 	exchange    *exchange // of an exchange between lanes
+	note        *Op       // what a trace says of the PTX instruction; nil for a part of one, or if not asked for
 }
 
 // program is a kernel compiled with all functions that it can call.

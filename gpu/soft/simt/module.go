@@ -13,6 +13,7 @@ type Options struct {
 	MaxRegisters    int        // 32-bit registers of a kernel with its callees, after sharing: 4,096
 	StackBytes      uint64     // local memory for recursion and calls through pointers: 16 KiB
 	Costs           *CostModel // DefaultCosts
+	Traces          bool       // keep what [Launch.Trace] needs
 }
 
 func (o Options) withDefaults() Options {

@@ -148,7 +148,7 @@ func (p *idleBlocks) keep(prog *program, blocks []*Block) {
 		}
 		b.grid = nil
 		for i := range b.warps {
-			b.warps[i].grid = nil
+			b.warps[i].grid, b.warps[i].watch = nil, nil
 		}
 		p.blocks[prog] = append(p.blocks[prog], b)
 		p.size += b.size
@@ -198,6 +198,11 @@ func (b *Block) start(sm int, n uint64) {
 	b.fault = nil
 	b.nextWake = never
 	b.bars = [barriers]barrier{}
+	var traces []WarpTrace
+	if t := g.launch.Trace; t != nil {
+		traces = make([]WarpTrace, len(b.warps))
+		t.Blocks[n].Warps = traces
+	}
 	for i := range b.warps {
 		w := &b.warps[i]
 		w.live, w.mask = w.present, w.present
@@ -205,6 +210,9 @@ func (b *Block) start(sm int, n uint64) {
 		w.frame, w.join = nil, nil
 		w.paths = w.paths[:0]
 		w.state = warpReady
+		if traces != nil {
+			w.watch = &watch{trace: &traces[i]}
+		}
 		for _, s := range w.prog.perBlock {
 			w.setSpecial(s)
 		}

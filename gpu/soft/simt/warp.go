@@ -22,6 +22,7 @@ type warp struct {
 	live      uint32 // lanes that have not exited
 	present   uint32 // lanes that exist: all except in a block's last warp
 	state     warpState
+	watch     *watch // nil unless each instruction is looked at
 	freeJoin  *join
 	freeFrame *frame
 	calls     *frame // activations called from the kernel itself
