@@ -23,7 +23,7 @@ const (
 	AttributeLaunchCompletion    AttributeID = 12 // event u64, flags u32
 	AttributeUpdatableNode       AttributeID = 13
 	AttributeSharedCarveout      AttributeID = 14     // u32, percent
-	AttributeParameterSets       AttributeID = 0x1000 // u32: parameter sets of an event kernel
+	AttributeEventEntries        AttributeID = 0x1000 // u32: entries of an event kernel's queue, of a registration
 	AttributeExpectedNanoseconds AttributeID = 0x1001 // u64: the guest's own estimate of the kernel's GPU time
 	// AttributePreempt, 0x1002, is with its layout in preempt.go.
 )

@@ -86,6 +86,8 @@ func TestDocumented(t *testing.T) {
 	}
 	compare("The device's page", words(DeviceWords))
 	compare("A channel's page", words(ChannelWords))
+	compare("The event area's page", words(EventAreaWords))
+	compare("An event kernel's page", words(EventWords))
 
 	fields := func(fs []Field) (rows [][]string) {
 		for _, f := range fs {
@@ -93,6 +95,7 @@ func TestDocumented(t *testing.T) {
 		}
 		return rows
 	}
+	compare("A row", fields(EventRowFields))
 	compare("Submission entry", fields(HeaderFields))
 	compare("Completion entry", fields(CompletionFields))
 	compare("The launch's arguments", fields(PreemptArgsFields))
@@ -153,6 +156,12 @@ func TestDocumented(t *testing.T) {
 	if preemptForms != 1<<len(preemptFormNames)-1 {
 		t.Errorf("%d form names for %v", len(preemptFormNames), preemptForms)
 	}
+
+	rows = nil
+	for i, name := range eventFlagNames {
+		rows = append(rows, []string{fmt.Sprint(i), name})
+	}
+	compare("Queues", rows)
 
 	rows = nil
 	for i, context := range contextStateNames {

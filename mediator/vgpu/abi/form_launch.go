@@ -91,32 +91,6 @@ func DecodeLaunch(e *Entry) (x Launch, err error) {
 	return x, err
 }
 
-// Trigger is the payload of [OpEventKernelTrigger]. The parameters, when ParamBytes is not zero,
-// replace those of the parameter set first; they lie as in [Launch].
-type Trigger struct {
-	ID         uint64 // as [OpEventKernelRegister] answered
-	Set        uint32 // parameter set
-	ParamBytes uint32
-	Data       uint64 // offset in BAR2; zero when inline
-}
-
-func (x *Trigger) fields(c payloadCodec) bool {
-	codeU64(c, 16, &x.ID)
-	codeU32(c, 24, &x.Set)
-	codeU32(c, 28, &x.ParamBytes)
-	codeU64(c, 32, &x.Data)
-	return c.rest(40)
-}
-
-// Encode writes the payload and zeroes the rest of the entry.
-func (x Trigger) Encode(e *Entry) { x.fields(payloadCodec{e, true}) }
-
-// DecodeTrigger reads the payload of an entry; errors wrap [StatusMalformed].
-func DecodeTrigger(e *Entry) (x Trigger, err error) {
-	err = reserved(x.fields(payloadCodec{e, false}))
-	return x, err
-}
-
 // Occupancy is the payload of [OpOccupancy].
 type Occupancy struct {
 	Function     uint64

@@ -19,7 +19,8 @@ func DecodeEmpty(e *Entry) (x Empty, err error) {
 }
 
 // Handle is the payload of commands about one thing: [OpMemFree] and [OpMemRange] (an address),
-// [OpModuleUnload], the event commands, [OpEventKernelUnregister].
+// [OpModuleUnload], the event commands, [OpEventKernelUnregister],
+// [OpEventKernelQuery].
 type Handle struct {
 	Handle uint64
 }

@@ -27,7 +27,6 @@ var codecs = []codec{
 	{FormOccupancy, Occupancy{}, DecodeOccupancy},
 	{FormLaunch, Launch{}, DecodeLaunch},
 	{FormElapsed, Elapsed{}, DecodeElapsed},
-	{FormTrigger, Trigger{}, DecodeTrigger},
 	{FormMapping, Mapping{}, DecodeMapping},
 	{FormPoint, Point{}, DecodePoint},
 	{FormArray, Array{}, DecodeArray},

@@ -82,9 +82,6 @@ func FuzzDecodeEntry(f *testing.F) {
 		case FormElapsed:
 			x, err := DecodeElapsed(&e)
 			check(x, err)
-		case FormTrigger:
-			x, err := DecodeTrigger(&e)
-			check(x, err)
 		case FormMapping:
 			x, err := DecodeMapping(&e)
 			check(x, err)

@@ -52,9 +52,6 @@ var FormFields = map[Form][]Field{
 		{"block_y", 40, 4}, {"block_z", 44, 4}, {"shared_bytes", 48, 4}, {"param_bytes", 52, 4}, {"data", 56, 8},
 	},
 	FormElapsed: {{"start", 16, 8}, {"end", 24, 8}},
-	FormTrigger: {
-		{"id", 16, 8}, {"set", 24, 4}, {"param_bytes", 28, 4}, {"data", 32, 8},
-	},
 	FormMapping: {{"window_offset", 16, 8}, {"window_bytes", 24, 8}, {"address", 32, 8}},
 	FormPoint:   {{"handle", 16, 8}, {"value", 24, 8}},
 	FormArray: {

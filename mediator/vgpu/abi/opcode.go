@@ -46,9 +46,9 @@ const (
 	OpEventTrigger Opcode = 0x56 // raise a triggered event's value
 	OpEventAwait   Opcode = 0x57 // later commands of this channel wait for a triggered event's value
 
-	OpEventKernelRegister   Opcode = 0x60 // EDGE §IV.A: keep a launch by number
+	OpEventKernelRegister   Opcode = 0x60 // EDGE §III.E: keep a launch and its queue by number
 	OpEventKernelUnregister Opcode = 0x61
-	OpEventKernelTrigger    Opcode = 0x62 // launch by number, with one of its parameter sets
+	OpEventKernelQuery      Opcode = 0x62 // how many events it has had
 
 	OpLimit            Opcode = 0x70 // read a limit of the context
 	OpSetLimit         Opcode = 0x71
@@ -87,7 +87,6 @@ const (
 	FormOccupancy
 	FormLaunch
 	FormElapsed
-	FormTrigger
 	FormMapping
 	FormPoint
 	FormArray
@@ -98,7 +97,7 @@ const (
 
 var formNames = []string{
 	"Empty", "Handle", "Query", "Lookup", "Window", "Alloc", "Transfer", "Copy3D",
-	"Set", "Module", "Occupancy", "Launch", "Elapsed", "Trigger", "Mapping", "Point",
+	"Set", "Module", "Occupancy", "Launch", "Elapsed", "Mapping", "Point",
 	"Array", "ArrayCopy", "Texture", "Binding",
 }
 
@@ -147,7 +146,7 @@ var Commands = []Command{
 	{OpEventAwait, "EVENT_AWAIT", FormPoint, FeatureTriggeredEvents, false},
 	{OpEventKernelRegister, "EVENT_KERNEL_REGISTER", FormLaunch, FeatureEventKernels, true},
 	{OpEventKernelUnregister, "EVENT_KERNEL_UNREGISTER", FormHandle, FeatureEventKernels, false},
-	{OpEventKernelTrigger, "EVENT_KERNEL_TRIGGER", FormTrigger, FeatureEventKernels, true},
+	{OpEventKernelQuery, "EVENT_KERNEL_QUERY", FormHandle, FeatureEventKernels, false},
 	{OpLimit, "LIMIT", FormQuery, FeatureLimits, false},
 	{OpSetLimit, "SET_LIMIT", FormQuery, FeatureLimits, false},
 	{OpPrintfDrain, "PRINTF_DRAIN", FormWindow, FeaturePrintf, false},

@@ -59,8 +59,9 @@ const (
 	DoorbellTable = 0x8000
 	DoorbellSize  = 4
 
-	// EventDoorbellTable has one register for each registered event kernel (EDGE §IV.C), to which
-	// the number of a parameter set is written.
+	// EventDoorbellTable has one register for each event kernel, by number (EDGE §III.C). A write wakes
+	// whoever is to look at the doorbell word in the event area, where nobody polls that; what is
+	// written does not matter.
 	EventDoorbellTable = 0x9000
 	MaxEventDoorbells  = 1024
 )

@@ -29,9 +29,12 @@ const (
 	// [RegLatencyNanos] and [RegSuspensionNanos]; and persistent kernels no longer count the tasks
 	// that they have finished.
 	Version1_3 = Version1_2 + 1
+	// Version1_4 adds event kernels: [FeatureEventKernels], [FeatureEventDoorbells] and BAR4, the event
+	// area.
+	Version1_4 = Version1_3 + 1
 
 	// Newest is the version that the device offers.
-	Newest = Version1_3
+	Newest = Version1_4
 	// Oldest is the oldest version that the device still accepts.
 	Oldest = Version1_0
 )
@@ -75,8 +78,8 @@ const (
 	FeatureCubin                                 // modules as machine code
 	FeaturePrintf                                // the device-side printf buffer can be drained
 	FeatureLimits                                // context limits can be read and set
-	FeatureEventKernels                          // kernels registered once and triggered by number (EDGE)
-	FeatureEventDoorbells                        // registered kernels triggered by a register write (EDGE §IV.C)
+	FeatureEventKernels                          // kernels registered once and launched by a store (EDGE §III.A, §III.E)
+	FeatureEventDoorbells                        // doorbell registers for event kernels that nobody polls for (EDGE §III.C)
 	FeatureGPUTime                               // completions carry start and end on the GPU's clock
 	FeaturePreempt                               // launches of kernels that leave the GPU when asked: AttributePreempt
 	FeatureWindowAddresses                       // kernels reach staging windows at GPU addresses
