@@ -5,8 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/digitalocean/go-qemu/qmp"
-
+	"vgpud/internal/qmpconn"
 	"vgpud/vfio/qemu/console"
 )
 
@@ -63,9 +62,9 @@ func (v *VM) Plug(ctx context.Context, d Device) error {
 // Unplug asks the guest to release a device, and waits until the device is gone. Linux waits for 5
 // s first.
 func (v *VM) Unplug(ctx context.Context, id string) error {
-	about := func(name string, ev qmp.Event) bool { return ev.Event == name && ev.Data["device"] == id }
+	about := func(name string, ev qmpconn.Event) bool { return ev.Event == name && ev.Data["device"] == id }
 	const refused = "DEVICE_UNPLUG_GUEST_ERROR"
-	gone := v.Expect(func(ev qmp.Event) bool { return about("DEVICE_DELETED", ev) || about(refused, ev) })
+	gone := v.Expect(func(ev qmpconn.Event) bool { return about("DEVICE_DELETED", ev) || about(refused, ev) })
 	defer gone.Forget()
 	if err := v.Execute(ctx, "device_del", map[string]string{"id": id}, nil); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 
+	"vgpud/internal/qmpconn"
 	"vgpud/vfio/qemu/console"
 )
 
@@ -25,7 +26,7 @@ type VM struct {
 	exited chan struct{} // closed after QEMU has exited and been waited for
 	err    error         // the result of QEMU; valid after exited
 
-	monitor *monitor
+	monitor *qmpconn.Conn
 	guest   *console.Client
 	stderr  *lines   // of QEMU
 	printed *lines   // by the guest's kernel and init
@@ -91,7 +92,7 @@ func (v *VM) launch(ctx context.Context) error {
 	v.wg.Go(func() { _, _ = io.Copy(v.printed, v.tty) })
 	v.guest = console.NewClient(s.guest, func(p []byte) { _, _ = v.printed.Write(p) })
 	if err := v.openMonitor(ctx); err != nil {
-		if errors.Is(err, errMonitorEnded) {
+		if errors.Is(err, qmpconn.ErrEnded) {
 			err = nil // QEMU's own output has the reason
 		}
 		return errors.Join(err, v.Kill(), v.closeLines(), v.ended())
@@ -99,22 +100,15 @@ func (v *VM) launch(ctx context.Context) error {
 	return nil
 }
 
-// openMonitor connects to QEMU's monitor. If ctx ends first, it kills QEMU.
+// openMonitor connects to QEMU's monitor, whose socket listens before QEMU starts. Our end sees the
+// end of QEMU.
 func (v *VM) openMonitor(ctx context.Context) error {
-	opened := make(chan error, 1)
-	go func() {
-		var err error
-		v.monitor, err = newMonitor(filepath.Join(v.dir, monitorSocket), v.exited, v.dispatch)
-		opened <- err
-	}()
-	select {
-	case err := <-opened:
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", filepath.Join(v.dir, monitorSocket))
+	if err != nil {
 		return err
-	case <-ctx.Done():
-		err := v.Kill() // this ends the connection
-		<-opened
-		return errors.Join(context.Cause(ctx), err)
 	}
+	v.monitor, err = qmpconn.New(ctx, conn, v.dispatch)
+	return err
 }
 
 // Close kills QEMU if it still runs, waits for its end, and frees the VM's resources. Further calls
@@ -128,7 +122,10 @@ func (v *VM) Close() error {
 
 // closeLines ends the goroutines that read from QEMU, which has exited.
 func (v *VM) closeLines() error {
-	err := errors.Join(v.monitor.close(), v.guest.Close(), v.tty.Close())
+	err := errors.Join(v.guest.Close(), v.tty.Close())
+	if v.monitor != nil {
+		err = errors.Join(v.monitor.Close(), err)
+	}
 	v.wg.Wait()
 	return err
 }

@@ -6,10 +6,11 @@ import (
 
 	"github.com/digitalocean/go-libvirt"
 	"github.com/digitalocean/go-libvirt/socket/dialers"
+
+	"vgpud/internal/qmpconn"
 )
 
-// domain is the monitor of a libvirt domain's QEMU. Unlike go-qemu's, it looks the domain up once,
-// not before every command.
+// domain is the monitor of a libvirt domain's QEMU.
 type domain struct {
 	libvirt *libvirt.Libvirt
 	name    string
@@ -35,9 +36,16 @@ func (d *domain) Connect() (err error) {
 }
 
 // Run runs a QEMU command.
-func (d *domain) Run(command []byte) ([]byte, error) {
-	answer, err := d.libvirt.QEMUDomainMonitorCommand(d.found, string(command), 0)
-	return []byte(answer), err
+func (d *domain) Run(command string, args, result any) error {
+	request, err := qmpconn.Encode(command, args)
+	if err != nil {
+		return err
+	}
+	answer, err := d.libvirt.QEMUDomainMonitorCommand(d.found, string(request), 0)
+	if err != nil {
+		return err
+	}
+	return qmpconn.Decode([]byte(answer), result)
 }
 
 // identity returns libvirt's description of the domain.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"syscall"
 
-	"github.com/digitalocean/go-qemu/qmp"
+	"vgpud/internal/qmpconn"
 )
 
 // Runner runs commands of QEMU's monitor. args and result may be nil.
@@ -32,11 +32,12 @@ type Monitor struct {
 
 // Dial connects to a QEMU monitor's socket, which serves one client.
 func Dial(ctx context.Context, socket string) (*Monitor, error) {
-	m, err := qmp.NewSocketMonitor("unix", socket, dialLimit)
+	d := net.Dialer{Timeout: dialLimit}
+	conn, err := d.DialContext(ctx, "unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("connect to QEMU's monitor: %w", explain(err))
 	}
-	return connect(ctx, m, m.Disconnect, "QEMU's monitor at "+socket)
+	return connect(ctx, &direct{conn: conn}, conn.Close, "QEMU's monitor at "+socket)
 }
 
 // LibvirtSockets returns the sockets of libvirt's daemon for QEMU and of its daemon for all
@@ -61,10 +62,27 @@ func DialDomain(ctx context.Context, sockets []string, name string) (*Monitor, e
 	return nil, fmt.Errorf("connect to libvirt: is its daemon running? %w", explain(errors.Join(errs...)))
 }
 
-// monitor is the used part of go-qemu's monitors.
+// monitor is a way to QEMU's monitor. Its methods return when its connection is closed.
 type monitor interface {
 	Connect() error
-	Run(command []byte) ([]byte, error)
+	Run(command string, args, result any) error
+}
+
+// direct is QEMU's monitor at its own socket.
+type direct struct {
+	conn net.Conn
+	qmp  *qmpconn.Conn // after Connect
+}
+
+// Connect waits until QEMU takes commands.
+func (d *direct) Connect() (err error) {
+	d.qmp, err = qmpconn.New(context.Background(), d.conn, nil)
+	return err
+}
+
+// Run runs a QEMU command.
+func (d *direct) Run(command string, args, result any) error {
+	return d.qmp.Run(context.Background(), command, args, result)
 }
 
 func connect(ctx context.Context, monitor monitor, disconnect func() error, what string) (*Monitor, error) {
@@ -99,11 +117,9 @@ func (m *Monitor) runContext(ctx context.Context, f func() error) error {
 	}
 }
 
-// explainEnd makes the end of a connection clear. go-qemu decodes the missing answer, and finds no
-// JSON in it.
+// explainEnd makes the end of a connection clear.
 func explainEnd(err error) error {
-	syntax, ok := errors.AsType[*json.SyntaxError](err)
-	if ok && syntax.Offset == 0 || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	if errors.Is(err, qmpconn.ErrEnded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		return fmt.Errorf("the connection was closed before the answer came; has the VM ended? (%w)", err)
 	}
@@ -121,36 +137,14 @@ func (m *Monitor) Identity(ctx context.Context) (Identity, error) {
 // Run implements [Runner]. If ctx ends first, this command may still be carried out, but no later
 // one.
 func (m *Monitor) Run(ctx context.Context, command string, args, result any) error {
-	b, err := json.Marshal(qmp.Command{Execute: command, Args: args})
+	// An answer may still come when ctx has ended, so it is not written to result at once.
+	var answer json.RawMessage
+	err := m.runContext(ctx, func() error { return m.monitor.Run(command, args, &answer) })
+	if err == nil && result != nil {
+		err = json.Unmarshal(answer, result)
+	}
 	if err != nil {
-		return fmt.Errorf("encode %s: %w", command, err)
-	}
-	var out []byte
-	if err := m.runContext(ctx, func() (err error) { out, err = m.monitor.Run(b); return err }); err != nil {
 		return fmt.Errorf("QEMU's %s: %w", command, err)
-	}
-	return decode(command, out, result)
-}
-
-// decode extracts the result from an answer.
-func decode(command string, out []byte, result any) error {
-	var answer struct {
-		Return json.RawMessage `json:"return"`
-		Error  *struct {
-			Desc string `json:"desc"`
-		} `json:"error"`
-	}
-	if err := json.Unmarshal(out, &answer); err != nil {
-		return fmt.Errorf("decode the answer to %s: %w", command, err)
-	}
-	if answer.Error != nil {
-		return fmt.Errorf("QEMU's %s: %s", command, answer.Error.Desc)
-	}
-	if result == nil {
-		return nil
-	}
-	if err := json.Unmarshal(answer.Return, result); err != nil {
-		return fmt.Errorf("decode the answer to %s: %w", command, err)
 	}
 	return nil
 }

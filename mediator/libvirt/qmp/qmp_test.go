@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/clock"
+	"vgpud/internal/qmpconn"
 )
 
 // fakeQEMU answers as QEMU 11.1 does, with a cooperative guest.
@@ -102,7 +103,7 @@ func (q *fakeQEMU) Run(ctx context.Context, command string, args, result any) er
 	default:
 		return fmt.Errorf("no command %s", command)
 	}
-	return decode(command, []byte(`{"return": `+out+`}`), result)
+	return qmpconn.Decode([]byte(`{"return": `+out+`}`), result)
 }
 
 func TestInspect(t *testing.T) {
