@@ -99,7 +99,9 @@ func (w *warp) pass(id, count, total int, all bool) {
 		p.wait = ready
 		set |= p.mask
 		if p.res != nil {
+			w.giveRegisters() // an event may have them
 			w.deliver(p, count, total)
+			w.giveRegisters()
 			p.res = nil
 		}
 	}

@@ -11,6 +11,7 @@ type Block struct {
 	bars        [barriers]barrier
 	shared      []byte
 	live        int // threads that have not exited
+	events      int // that take or are to take a warp's place
 	turn        int // the next warp to run
 	now         Now
 	spent       uint64 // cycles of the current step
@@ -78,6 +79,17 @@ func (b *Block) Step(now Now, budget int) Result {
 			if b.turn++; b.turn == len(b.warps) {
 				b.turn = 0
 			}
+			if w.preempted() {
+				n, awake := b.runEvent(w, min(budget, turnLength))
+				ran = ran || awake
+				if budget -= n; b.fault != nil {
+					return Result{State: Faulted, Cycles: b.spent, Fault: b.fault}
+				}
+				if budget <= 0 {
+					break
+				}
+				continue
+			}
 			if w.state != warpReady {
 				continue
 			}
@@ -90,7 +102,7 @@ func (b *Block) Step(now Now, budget int) Result {
 				break
 			}
 		}
-		if b.live == 0 {
+		if b.live == 0 && b.events == 0 {
 			b.grid.retire(b)
 			return Result{State: Finished, Cycles: b.spent}
 		}

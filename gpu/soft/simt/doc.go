@@ -43,6 +43,12 @@
 // (trace.go, watch.go). Its warps run a loop of their own, which looks at each instruction; the
 // loop of other warps does not know of it.
 //
+// # Events
+//
+// [Block.Preempt] has a grid of one warp take the place of a warp between any two instructions, and
+// execute in its registers (preempt.go). A warp that is to be preempted runs the loop of watched
+// ones.
+//
 // # Addresses
 //
 // The generic address space has global memory where the context maps it, including constant

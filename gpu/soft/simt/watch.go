@@ -10,7 +10,22 @@ import (
 
 // watch is what looks at each instruction of a warp before it is executed.
 type watch struct {
-	trace *WarpTrace // records it
+	trace *WarpTrace // records it, if set
+	event *Block     // takes the warp's place, if set (preempt.go)
+	after int        // the instructions that the warp executes before
+	lent  *bank      // the event's own registers, while it has the warp's
+}
+
+// before looks at an instruction of the running path, and reports whether the warp is to execute it
+// now.
+func (w *warp) before(in *inst) (step *Step, now bool) {
+	if x := w.watch; x.event != nil {
+		if x.after == 0 {
+			return nil, false
+		}
+		x.after--
+	}
+	return w.record(in), true
 }
 
 // executeWatched is execute for a warp that is watched. It executes the same instructions between
@@ -24,7 +39,11 @@ func (w *warp) executeWatched(budget int) {
 			w.tally(int(n), in.cost)
 			block := code[w.pc : w.pc+int32(n)]
 			for i := range block {
-				w.record(&block[i])
+				if _, now := w.before(&block[i]); !now {
+					w.tally(i-int(n), -block[i].cost) // not yet
+					w.pc += int32(i)
+					return
+				}
 				block[i].op(w, &block[i])
 			}
 			if w.fault != nil {
@@ -35,8 +54,12 @@ func (w *warp) executeWatched(budget int) {
 				continue
 			}
 		}
+		mask, parts := w.mask, len(w.paths)
+		step, now := w.before(in)
+		if !now {
+			return
+		}
 		w.tally(1, in.cost)
-		step, mask, parts := w.record(in), w.mask, len(w.paths)
 		in.op(w, in)
 		if step != nil && w.mask != 0 && w.mask != mask && (len(w.paths) > parts || w.join != nil) {
 			step.Diverges = true
