@@ -18,7 +18,6 @@ type frame struct {
 	next   int    // the step to issue
 	ended  int    // steps that have ended
 	last   int    // one more than the last step that has
-	audit  []bool // which have, if the run is audited
 }
 
 // flight is an instruction in flight.
@@ -126,7 +125,7 @@ func (c *core) begin(b *block, warps []warpTrace, shift uint64, e *event) {
 			place++
 		}
 		x := &c.contexts[place]
-		stack := append(x.stack[:0], c.m.newFrame(b.kernel, &warps[i], shift))
+		stack := append(x.stack[:0], frame{kernel: b.kernel, trace: &warps[i], shift: shift})
 		*x = context{block: b, stack: stack, age: c.m.ages, flights: x.flights[:0], event: e}
 		if e != nil {
 			c.special++
@@ -136,14 +135,6 @@ func (c *core) begin(b *block, warps []warpTrace, shift uint64, e *event) {
 		c.order[s] = append(c.order[s], place)
 	}
 	c.next = c.m.now
-}
-
-func (m *machine) newFrame(k *Kernel, t *warpTrace, shift uint64) frame {
-	f := frame{kernel: k, trace: t, shift: shift}
-	if m.audited {
-		f.audit = make([]bool, len(t.steps))
-	}
-	return f
 }
 
 // cycle executes one cycle, and sets when the next one is to be executed.
@@ -210,13 +201,6 @@ func (c *core) retire(x *context) {
 func (f *frame) end(step int) {
 	f.ended++
 	f.last = max(f.last, step+1)
-	if f.audit == nil {
-		return
-	}
-	if f.audit[step] {
-		panic("warps: an instruction ended twice")
-	}
-	f.audit[step] = true
 }
 
 // soonest returns when something happens to a context by itself.

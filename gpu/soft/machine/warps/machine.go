@@ -20,8 +20,6 @@ type machine struct {
 	shared  memory
 	ages    uint64
 	turn    int
-	audited bool // each instruction is checked to end once
-	every   bool // no cycle is left out
 
 	background []Grid
 	current    *launch
@@ -99,31 +97,11 @@ func (m *machine) over(alone bool, events int) bool {
 
 func (m *machine) run(events int) (Result, error) {
 	alone := len(m.background) == 0
-	for !m.over(alone, events) {
-		if m.now > longest {
-			return Result{}, fmt.Errorf("%d cycles: %w", m.now, ErrEndless)
-		}
-		if m.sources != nil {
-			for _, e := range m.sources.arrive(m.now) {
-				m.waiting = append(m.waiting, e)
-				m.under(1)
-				m.freed = true
-			}
-		}
-		m.launch()
-		if m.over(alone, events) {
-			break
-		}
-		if m.freed {
-			m.freed = false
-			if err := m.dispatch(); err != nil {
-				return Result{}, err
-			}
-		}
-		for i := range m.cores {
-			if c := &m.cores[i]; c.next <= m.now {
-				c.cycle()
-			}
+	for {
+		if over, err := m.cycle(alone, events); err != nil {
+			return Result{}, err
+		} else if over {
+			return m.outcome(), nil
 		}
 		next := m.next()
 		if next == never {
@@ -131,6 +109,40 @@ func (m *machine) run(events int) (Result, error) {
 		}
 		m.now = next
 	}
+}
+
+// cycle executes one cycle, and reports whether the run is over.
+func (m *machine) cycle(alone bool, events int) (over bool, err error) {
+	if m.now > longest {
+		return false, fmt.Errorf("%d cycles: %w", m.now, ErrEndless)
+	}
+	if m.sources != nil {
+		for _, e := range m.sources.arrive(m.now) {
+			m.waiting = append(m.waiting, e)
+			m.under(1)
+			m.freed = true
+		}
+	}
+	m.launch()
+	if m.over(alone, events) {
+		return true, nil
+	}
+	if m.freed {
+		m.freed = false
+		if err := m.dispatch(); err != nil {
+			return false, err
+		}
+	}
+	for i := range m.cores {
+		if c := &m.cores[i]; c.next <= m.now {
+			c.cycle()
+		}
+	}
+	return false, nil
+}
+
+// outcome returns the result of a run that is over.
+func (m *machine) outcome() Result {
 	r := m.result
 	for i := range m.cores {
 		m.idle += (m.now - min(m.now, m.cores[i].last)) * uint64(m.c.Schedulers)
@@ -141,12 +153,12 @@ func (m *machine) run(events int) (Result, error) {
 	for _, reason := range Reasons() {
 		r.Reasons[reason] = m.reasons[reason]
 	}
-	return r, nil
+	return r
 }
 
 // next returns the next cycle in which something happens.
 func (m *machine) next() uint64 {
-	if m.freed || m.every {
+	if m.freed {
 		return m.now + 1
 	}
 	at := uint64(never)

@@ -240,7 +240,7 @@ func (c *core) transfer(x *context, move func(line, when uint64) uint64) (done u
 func (c *core) lend(x *context, e *event) {
 	x.stage = lent
 	warps, shift := e.trace()
-	x.stack = append(x.stack, c.m.newFrame(e.kernel, &warps[0], shift))
+	x.stack = append(x.stack, frame{kernel: e.kernel, trace: &warps[0], shift: shift})
 	x.check = c.m.now + 1
 	e.began = c.m.now
 	if c.m.o.Skip {
