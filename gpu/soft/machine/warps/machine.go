@@ -13,13 +13,13 @@ type launch struct {
 
 // machine is a run in progress.
 type machine struct {
-	c       Config
-	o       Options
-	now     uint64
-	cores   []core
-	shared  memory
-	ages    uint64
-	turn    int
+	c      Config
+	o      Options
+	now    uint64
+	cores  []core
+	shared memory
+	ages   uint64
+	turn   int
 
 	background []Grid
 	current    *launch
