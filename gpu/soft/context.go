@@ -33,24 +33,26 @@ type engineContext struct {
 	fault atomic.Pointer[error]
 	over  atomic.Bool
 
-	mu       sync.Mutex
-	table    *vram.Table
-	local    uint64 // reserved for the local memory of resident threads
-	limits   limits
-	placed   map[gpu.Ptr]uint64 // offsets of what is at addresses of the program's choice
-	hosts    [][]byte           // memory of the host that is mapped
-	hostMaps int                // how many of them there are, or will be
-	code     uint64             // of the host's memory, used by modules
-	modules  map[uint32]*engineModule
-	channels int
-	freed    bool
-	lastID   uint32
+	mu        sync.Mutex
+	table     *vram.Table
+	local     uint64 // reserved for the local memory of resident threads
+	limits    limits
+	placed    map[gpu.Ptr]uint64 // offsets of what is at addresses of the program's choice
+	hosts     [][]byte           // memory of the host that is mapped
+	eventArea []byte             // mapped; nil: none
+	hostMaps  int                // how many of them there are, or will be
+	code      uint64             // of the host's memory, used by modules
+	modules   map[uint32]*engineModule
+	channels  int
+	freed     bool
+	lastID    uint32
 
 	// Owned by the pacing thread.
 	mem     simt.Memory
 	kernels map[uint32]*simt.Kernel
 	queues  map[uint32]*queue
-	clocks  []uint64 // of the SMs, in the time that the context has executed
+	events  *eventPoller // nil: it has no event area
+	clocks  []uint64     // of the SMs, in the time that the context has executed
 }
 
 // NewContext makes a context, as [Driver] says. Its owner is its label.
@@ -227,6 +229,7 @@ func (c *engineContext) poison(by *command, fault *gpu.Fault) {
 			return ring.Poisoned
 		})
 	}
+	c.events.fail()
 }
 
 // SetEnabled takes the context's channels off the GPU or puts them back.
@@ -263,6 +266,7 @@ func (c *engineContext) SetKernelTimeLimit(d time.Duration) error {
 				cmd.Limit = c.o.KernelTimeLimit
 			}
 		}
+		c.events.setLimit(c.o.KernelTimeLimit)
 	})
 }
 
@@ -376,6 +380,8 @@ func (c *engineContext) end() {
 		q.kill()
 		errs = append(errs, q.free())
 	}
+	c.events.fail()
+	e.pollers = slices.DeleteFunc(e.pollers, func(p *eventPoller) bool { return p == c.events })
 	e.remember(c.o.Label, c.group.Usage())
 	c.group.Close()
 	e.contexts = slices.DeleteFunc(e.contexts, func(o *engineContext) bool { return o == c })
@@ -401,6 +407,9 @@ func (c *engineContext) free() {
 		}
 	}
 	c.hosts = nil
+	if err := c.unmapEvents(); err != nil {
+		c.e.o.Log.Error("soft GPU: unmap the event area", "group", c.Group(), "error", err)
+	}
 	c.e.used.release(c.table.Used() + c.local + max(c.limits.printf, printBytes) - printBytes)
 	c.limits = defaultLimits
 	c.releaseCode(c.code)

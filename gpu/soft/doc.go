@@ -29,6 +29,14 @@
 // A context's memory is a file in memory that the GPU and the program map. The program performs
 // copies, in its channel's order, like a copy engine (client.go). Allocations are zeroed.
 //
+// # Event kernels
+//
+// A context with registered event kernels ([gpu.EventKernels]) has a poller: an endless launch of one
+// warp in the machine, so that it takes turns and is charged as any kernel. While the poller executes,
+// the pacing thread looks at the doorbells and starts events on channels of their own. The poller
+// parks, by leaving the machine, when others wait and it has nothing to do, and after 5 ms alone.
+// Parked, its kernels ask for a kick, which is a ring of the program's doorbell.
+//
 // # Use
 //
 // [NewLocal] starts an engine in this process and returns it as a gpu.Device. Package remote serves

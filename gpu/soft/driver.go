@@ -71,9 +71,33 @@ type ContextDriver interface {
 	SetLimit(l gpu.Limit, value uint64) error
 	SetEnabled(on bool) error
 	SetTimeslice(d time.Duration) error
+	// MapEvents, RegisterEvents, UnregisterEvents, HoldEvents and EventCounts are as [gpu.EventKernels]
+	// says; the kernel is that of a [KernelInfo].
+	MapEvents(f *os.File) error
+	RegisterEvents(k EventKernel) error
+	UnregisterEvents(number int) (gone bool, err error)
+	HoldEvents(on bool) error
+	EventCounts() (EventCounts, error)
 	// SetKernelTimeLimit is as [gpu.TimeLimited] says.
 	SetKernelTimeLimit(d time.Duration) error
 	Close() error
+}
+
+// EventKernel is a kernel to be registered; see [gpu.EventKernel].
+type EventKernel struct {
+	Number      int
+	Kernel      uint32 // [KernelInfo].ID
+	Function    uint64 // what the row in the event area says
+	Grid, Block gpu.Dim3
+	Shared      uint64
+	Params      []byte
+	Entries     int
+}
+
+// EventCounts are those of a context's event kernels.
+type EventCounts struct {
+	Kernels []gpu.EventKernelCounts
+	Faulted bool // ask for the context's fault
 }
 
 // ModuleInfo is a loaded module.

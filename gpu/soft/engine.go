@@ -13,6 +13,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/gpu/eventtable"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/simt"
 )
@@ -48,6 +49,8 @@ type Engine struct {
 	m        *machine.Machine
 	contexts []*engineContext
 	queues   []*queue // of all contexts
+	pollers  []*eventPoller
+	events   eventtable.Table
 	active   []*command
 	labels   map[string]machine.Usage
 	pacing   Pacing

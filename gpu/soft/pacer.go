@@ -49,6 +49,9 @@ func (e *Engine) pace(started chan<- struct{}) {
 		if e.fetch() || ended {
 			busyUntil = now + e.o.PollWindow
 		}
+		if e.pollEvents(now) {
+			busyUntil = now + e.o.PollWindow
+		}
 		next := e.m.Next()
 		if len(e.active) > 0 && e.interpret(now) {
 			continue
@@ -56,7 +59,7 @@ func (e *Engine) pace(started chan<- struct{}) {
 		if now < busyUntil && next > now+minSleep {
 			continue // nothing is due soon; poll for work a little longer
 		}
-		e.sleep(now, min(next, e.nextInterpretation(now)))
+		e.sleep(now, min(next, e.nextInterpretation(now), e.nextPoll(now)))
 	}
 	for len(e.contexts) > 0 {
 		c := e.contexts[0]
@@ -111,7 +114,7 @@ func (e *Engine) sleep(now, next time.Duration) {
 	for _, q := range e.queues {
 		q.ring.WantKick(q.room())
 	}
-	if !e.waiting() && e.pending.Load() == 0 {
+	if !e.waiting() && e.pending.Load() == 0 && !e.eventsPending() {
 		e.door.wait(d)
 		e.pacing.Sleeps++
 		if d < 0 || e.now() < now+min(d, pinnedSleep) {
@@ -141,7 +144,7 @@ const spuriousRings = 32
 // CPU. It is called after a sleep that ended before its time d.
 func (e *Engine) throttleRings(d time.Duration) {
 	switch {
-	case e.pending.Load() > 0 || e.waiting():
+	case e.pending.Load() > 0 || e.waiting() || e.eventsPending():
 		e.spurious = 0
 	case e.spurious < spuriousRings:
 		e.spurious++
@@ -174,6 +177,7 @@ func (e *Engine) step(now time.Duration) (ended bool) {
 		for _, ev := range evs {
 			cmd, _ := launchCommand(ev)
 			if cmd == nil {
+				polls(ev)
 				continue
 			}
 			switch ev.Kind {

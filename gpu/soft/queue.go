@@ -23,8 +23,9 @@ type queue struct {
 	cmds     []*command
 	spare    []*command
 	entry    ring.Entry
-	dead     bool // nothing is fetched any more: the ring is corrupt, or the channel was closed
-	draining bool // closed, but a launch still executes
+	event    *eventLane // of a channel for events, which has no ring
+	dead     bool       // nothing is fetched any more: the ring is corrupt, or the channel was closed
+	draining bool       // closed, but a launch still executes
 }
 
 // command is a fetched launch.
@@ -33,7 +34,8 @@ type command struct {
 	q           *queue
 	kernel      *simt.Kernel
 	run         runner
-	placed      bool          // its first blocks are resident
+	placed      bool // its first blocks are resident
+	event       eventCommand
 	aheadEnough bool          // interpreted as far ahead of the clock as it may be
 	clocks      []uint64      // see [queue.clocks]
 	preempted   time.Duration // executed when it was last preempted
@@ -173,6 +175,10 @@ func (q *queue) ended(cmd *command, code ring.Code) {
 		start = q.e.m.Now() // killed before it began
 	}
 	cmd.over = true
+	if q.event != nil {
+		q.event.ended(cmd, code)
+		return
+	}
 	cmd.out = ring.Outcome{Start: int64(start), End: int64(q.e.m.Now()), Code: code}
 	q.complete()
 }

@@ -187,6 +187,15 @@ func (c *Channel) Submit(l *Launch) error {
 	return nil
 }
 
+// Waiting reports whether work that is not on the engine waits for what is on it to end, or for its
+// slice to.
+func (m *Machine) Waiting() bool {
+	if m.cfg.Mode == Slices {
+		return m.othersWait()
+	}
+	return m.readyChannels.len() > 0
+}
+
 // Settle sets the duration of an open launch. The launch ends when it has executed for d, or now if
 // it already has. Settle does nothing for a launch that is being evicted.
 func (m *Machine) Settle(l *Launch, d time.Duration) {

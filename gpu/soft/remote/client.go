@@ -386,6 +386,45 @@ func (c *remoteContext) MapHost(f *os.File, offset, size uint64, at gpu.Ptr) (gp
 	return r.Ptr, nil
 }
 
+// MapEvents maps the event area.
+func (c *remoteContext) MapEvents(f *os.File) error {
+	_, err := c.ask(request{Op: opMapEvents}, f)
+	return err
+}
+
+// RegisterEvents registers an event kernel.
+func (c *remoteContext) RegisterEvents(k soft.EventKernel) error {
+	_, err := c.ask(request{Op: opRegister, Events: &k})
+	return err
+}
+
+// UnregisterEvents unregisters an event kernel.
+func (c *remoteContext) UnregisterEvents(number int) (gone bool, err error) {
+	if number < 0 {
+		return false, fmt.Errorf("unregister event kernel %d: %w", number, gpu.ErrNotFound)
+	}
+	r, err := c.ask(request{Op: opUnregister, ID: uint32(number)})
+	if err != nil {
+		return false, err
+	}
+	return r.Gone, nil
+}
+
+// HoldEvents keeps the context's event kernels off the GPU, or no longer does.
+func (c *remoteContext) HoldEvents(on bool) error {
+	_, err := c.ask(request{Op: opHoldEvents, On: on})
+	return err
+}
+
+// EventCounts returns the counts of the context's event kernels.
+func (c *remoteContext) EventCounts() (soft.EventCounts, error) {
+	r, err := c.ask(request{Op: opEventCounts})
+	if err != nil {
+		return soft.EventCounts{}, err
+	}
+	return r.Events, nil
+}
+
 // Limit returns a limit of the context.
 func (c *remoteContext) Limit(l gpu.Limit) (uint64, error) {
 	r, err := c.ask(request{Op: opLimit, Limit: l})

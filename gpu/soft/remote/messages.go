@@ -51,6 +51,11 @@ const (
 	opReference    = "reference"
 	opMapHost      = "map-host"
 	opAllocAt      = "alloc-at"
+	opMapEvents    = "map-events"
+	opRegister     = "register-events"
+	opUnregister   = "unregister-events"
+	opHoldEvents   = "hold-events"
+	opEventCounts  = "event-counts"
 )
 
 // request is a request of a program. Each operation uses some of the fields.
@@ -74,6 +79,8 @@ type request struct {
 	Texture *texture.Texture `json:"texture,omitempty"`
 	Border  [4]uint32        `json:"border,omitzero"`
 	Handle  uint64           `json:"handle,omitempty"`
+	// Events is an event kernel to be registered; ID is the number of one to be unregistered.
+	Events *soft.EventKernel `json:"events,omitempty"`
 }
 
 // reply is the answer.
@@ -92,6 +99,8 @@ type reply struct {
 	Text       []byte           `json:"text,omitempty"`
 	Handle     uint64           `json:"handle,omitempty"`
 	Surface    bool             `json:"surface,omitempty"`
+	Gone       bool             `json:"gone,omitempty"`
+	Events     soft.EventCounts `json:"events,omitzero"`
 	// InFile means that the actual reply is in the file that came with this one.
 	InFile bool `json:"in_file,omitempty"`
 }

@@ -117,6 +117,11 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 		}
 		at, err := c.MapHost(files[0], req.Offset, req.Size, req.Ptr)
 		return &reply{Ptr: at}, nil, err
+	case opMapEvents:
+		if len(files) != 1 {
+			return nil, nil, fmt.Errorf("map the event area: %d files came along, want 1", len(files))
+		}
+		return &reply{}, nil, c.MapEvents(files[0])
 	}
 	r, err := simple(c, req)
 	if req.Op == opCloseContext {
@@ -173,6 +178,17 @@ func simple(c soft.ContextDriver, req *request) (r *reply, err error) {
 		err = c.SetTimeslice(req.Slice)
 	case opTimeLimit:
 		err = c.SetKernelTimeLimit(req.TimeLimit)
+	case opRegister:
+		if req.Events == nil {
+			return nil, fmt.Errorf("%s without a kernel", req.Op)
+		}
+		err = c.RegisterEvents(*req.Events)
+	case opUnregister:
+		r.Gone, err = c.UnregisterEvents(int(req.ID))
+	case opHoldEvents:
+		err = c.HoldEvents(req.On)
+	case opEventCounts:
+		r.Events, err = c.EventCounts()
 	default:
 		err = fmt.Errorf("unknown operation %.40q", req.Op)
 	}

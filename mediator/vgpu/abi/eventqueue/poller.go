@@ -22,6 +22,8 @@ type Poller struct {
 	queue, queueEnd              int // where flags may lie
 
 	seen   uint32 // rings that were taken or dropped
+	ending bool   // rings after last are not this kernel's
+	last   uint32
 	head   int    // the entry that the next event uses
 	flags  []int  // offset of the flag of each entry under way; 0: none is
 	flying int
@@ -84,14 +86,22 @@ func (p *Poller) entry(i int) []byte {
 }
 
 // Pending reports whether there are rings that Next has not seen: one load.
-func (p *Poller) Pending() bool { return p.doorbell.Load() != p.seen }
+func (p *Poller) Pending() bool { return p.rings() != 0 }
+
+// rings returns how many rings were not taken.
+func (p *Poller) rings() uint32 {
+	if p.ending {
+		return p.last - p.seen
+	}
+	return p.doorbell.Load() - p.seen
+}
 
 // Next takes the next ring that starts an event: it copies the parameters of the head's entry to
 // params, which has as many bytes as those have, and moves the head. ok is false if there is no such
 // ring. A ring whose entry is not busy, or still under way, starts nothing and is counted. However
 // many rings there are, Next looks at no more than the queue has entries.
 func (p *Poller) Next(params []byte) (entry int, ok bool) {
-	rings := p.doorbell.Load() - p.seen
+	rings := p.rings()
 	if n := uint32(len(p.flags)); rings > n {
 		p.drop(rings - n)
 		rings = n
@@ -172,11 +182,12 @@ func (p *Poller) Flying() int { return p.flying }
 // Counts returns what has become of the rings.
 func (p *Poller) Counts() Counts { return p.counts }
 
-// End shows that the kernel is being unregistered: later rings are stray. It returns how many rings
-// were before.
-func (p *Poller) End() (pending uint32) {
+// End shows that the kernel is being unregistered: later rings are stray, and Next does not return
+// them.
+func (p *Poller) End() {
 	p.state.Store(uint32(abi.EventEnding))
-	return p.doorbell.Load() - p.seen
+	p.last = p.doorbell.Load()
+	p.ending = true
 }
 
 // Close ends the queue, shows state, and returns the rings that nobody looked at.

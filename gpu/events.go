@@ -1,0 +1,61 @@
+package gpu
+
+import (
+	"os"
+	"time"
+)
+
+// EventKernels is a [Context] that keeps kernels ready, and launches them by itself when somebody
+// stores to a doorbell in memory of the host (EDGE §III; the memory is BAR4 of docs/device.md). A
+// device that can't lacks the methods.
+//
+// While kernels have events, the context is resident: something of it is on the GPU and polls, and
+// the context is charged for that. It parks if others have work and it has none, if there was no
+// event for a while, and on demand. Parked, it looks at its doorbells only when it is kicked.
+type EventKernels interface {
+	// MapEvents gives the context the event area: f is all of it, and stays the caller's. It comes
+	// before the other calls, once.
+	MapEvents(f *os.File) error
+	// RegisterEventKernel makes the kernel's queue, and launches its events from now on. If it fails,
+	// everything is as before. The errors are [ErrFull] if the GPU's table has no row, or none for the
+	// context's owner, and those of a launch.
+	RegisterEventKernel(k *EventKernel) error
+	// UnregisterEventKernel ends a kernel's registration when the events that were rung for before
+	// have ended. It is called until it reports that the kernel is gone.
+	UnregisterEventKernel(number int) (gone bool, err error)
+	// KickEvents has a parked context look at its doorbells. It may be called from any goroutine and
+	// does not block.
+	KickEvents()
+	// HoldEvents keeps the context parked, so that nothing but the events under way is on the GPU, or
+	// no longer does.
+	HoldEvents(on bool) error
+	// EventKernelCounts returns the counts of all registered kernels, by number. It tells of faults,
+	// after which Fault returns one: nothing else may be under way that would.
+	EventKernelCounts() ([]EventKernelCounts, error)
+}
+
+// EventKernel is a kernel to be registered.
+type EventKernel struct {
+	// Number of the kernel in the event area.
+	Number int
+	// Handle is what the kernel's row in the event area calls it.
+	Handle uint64
+	// Launch is what is launched. Its parameters are what the queue's entries have at first.
+	Launch
+	// Entries of the queue: the most events under way.
+	Entries int
+}
+
+// EventKernelCounts are an event kernel's counts since it was registered.
+type EventKernelCounts struct {
+	Number  int    `json:"number"`
+	Kernel  string `json:"kernel"`
+	Started uint64 `json:"started"`
+	Ended   uint64 `json:"ended"`
+	Dropped uint64 `json:"dropped"` // rings that found no free entry
+	// Resident reports whether the GPU polls the kernel's doorbell, or will in its context's turn.
+	Resident bool `json:"resident"`
+	// P50 and P99 are quantiles of the time from a ring, as the GPU found it, to the event's end.
+	P50 time.Duration `json:"p50"`
+	P99 time.Duration `json:"p99"`
+}
