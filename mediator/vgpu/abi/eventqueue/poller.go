@@ -24,8 +24,8 @@ type Poller struct {
 	seen   uint32 // rings that were taken or dropped
 	ending bool   // rings after last are not this kernel's
 	last   uint32
-	head   int    // the entry that the next event uses
-	flags  []int  // offset of the flag of each entry under way; 0: none is
+	head   int   // the entry that the next event uses
+	flags  []int // offset of the flag of each entry under way; 0: none is
 	flying int
 	counts Counts
 }
