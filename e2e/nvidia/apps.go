@@ -51,7 +51,7 @@ func (b *bench) appNames() []string {
 		return likePapers
 	}
 	var names []string
-	for _, k := range corpus.All() {
+	for _, k := range corpus.WithoutEDGE() {
 		if !slices.Contains(featureTests, k.Name) {
 			names = append(names, k.Name+"/large")
 		}

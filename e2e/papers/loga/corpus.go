@@ -47,7 +47,7 @@ var softGPU = kernelcost.GPU{SMs: sms, Blocks: 32, Threads: 2048, WarpTime: uint
 // interpret runs each kernel of the corpus once and returns how long its launches last on the soft
 // GPU, by its cost model.
 func interpret(size corpus.Size) ([]application, error) {
-	all := corpus.All()
+	all := corpus.WithoutEDGE()
 	apps, errs := make([]application, len(all)), make([]error, len(all))
 	var group sync.WaitGroup
 	slots := make(chan struct{}, 2)

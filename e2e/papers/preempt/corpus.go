@@ -63,7 +63,7 @@ const enough = 8
 // studies interprets the kernels of the corpus, or only the named ones. It runs each at the
 // smallest size at which it has enough tasks, and never at the largest size.
 func studies(only ...string) (map[string]subject, error) {
-	all := slices.DeleteFunc(slices.Clone(corpus.All()), func(k corpus.Kernel) bool {
+	all := slices.DeleteFunc(corpus.WithoutEDGE(), func(k corpus.Kernel) bool {
 		return len(only) > 0 && !slices.Contains(only, k.Name)
 	})
 	made, err := parallel.Map(len(all), func(i int) (s subject, err error) {
