@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,6 +23,7 @@ func TestService(t *testing.T) {
 	g.goesOn(t)
 	m.step(t, "ControlGroups", m.controlGroups)
 	m.step(t, "Profile", m.profile)
+	m.step(t, "Devices", func(t *testing.T) { m.devices(t, g) })
 	m.step(t, "Restart", func(t *testing.T) { m.restart(t, g) })
 	m.step(t, "Watchdog", func(t *testing.T) { m.watchdog(t, g) })
 	m.step(t, "Upgrade", func(t *testing.T) { m.upgrade(t, g) })
@@ -100,6 +102,35 @@ for pid in $pids; do
 	echo $pid $(cat /proc/$pid/attr/current)
 	test "$(cat /proc/$pid/attr/current)" = "vgpud (enforce)"
 done`)
+}
+
+// devices: the daemon sees NVIDIA's devices, also those that the driver's tools make when it starts, and
+// none of the host's others. The VM has no such driver: what stands for it is a tool that makes nodes.
+func (m *machine) devices(t *testing.T, g *guest) {
+	m.replaced(t, "the restart", func() {
+		m.run(t, `
+cat >/usr/bin/nvidia-modprobe <<'EOF'
+#!/bin/sh
+mknod -m 666 /dev/nvidiactl c 195 255
+mknod -m 666 /dev/nvidia-uvm c 511 0
+EOF
+chmod +x /usr/bin/nvidia-modprobe
+mknod -m 666 /dev/nvidia11 c 195 11
+systemctl restart vgpud`)
+	})
+	seen := strings.Fields(m.run(t, "nsenter -m -t $(systemctl show -P MainPID vgpud) ls /dev"))
+	for _, node := range []string{"null", "nvidiactl", "nvidia-uvm", "nvidia11"} {
+		if !slices.Contains(seen, node) {
+			t.Errorf("the daemon does not see /dev/%s", node)
+		}
+	}
+	for _, node := range []string{"vda", "mem", "ttyS0", "nvidia0"} {
+		if slices.Contains(seen, node) {
+			t.Errorf("the daemon sees /dev/%s", node)
+		}
+	}
+	m.run(t, "rm /usr/bin/nvidia-modprobe /dev/nvidia*")
+	g.goesOn(t)
 }
 
 // restart: a restart of the daemon leaves the guest and its virtual GPU as they are.
