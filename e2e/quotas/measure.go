@@ -5,7 +5,8 @@ import "time"
 // distances are a run's largest distances from quotas: of caps and guarantees in points of the GPU's
 // time over any window, of budgets in rounds.
 type distances struct {
-	// over is use above a cap, and under what a guest lacked of a cap that there was room for.
+	// over is use above a cap, and under what a guest lacked of a cap that there was room for, of the
+	// time in which it was held. The rest of what it lacked others had, whose kernels came first.
 	over, under float64
 	// lacked is what a guest lacked of its guarantee, and taken the same without the time in which
 	// kernels of suspended guests ran.
@@ -23,7 +24,7 @@ func (o *outcome) windows(program int, f func(m mark)) {
 	n := int(window / step)
 	for first := 0; first+n < len(o.marks); first++ {
 		a, b := o.marks[first][program], o.marks[first+n][program]
-		f(mark{b.used - a.used, b.working - a.working, b.available - a.available, b.stuck - a.stuck})
+		f(mark{b.used - a.used, b.working - a.working, b.available - a.available, b.stuck - a.stuck, b.held - a.held})
 	}
 }
 
@@ -41,7 +42,7 @@ func (t *trial) measure(o *outcome) (d distances) {
 			if c := p.terms.Cap; c > 0 {
 				d.over = max(d.over, points(used-c*float64(window)))
 				if t.quota == capsOfAll {
-					d.under = max(d.under, points(c*float64(m.available)-used))
+					d.under = max(d.under, points(min(c*float64(m.available)-used, float64(m.held))))
 				}
 			}
 			if g := p.terms.Guarantee; g > 0 {

@@ -257,6 +257,9 @@ Caps: either all guests have one, 90 %% of the GPU together, or half of the gues
 half of the guests share 30 to 90 %%, with half the least weight of the others. Budgets: half of the guests have one, which they
 exhaust. A run counts for %v after a second, or %v where launches wait for verdicts. Windows of %v begin every %v.
 
+What a guest lacked of its cap counts as far as it was held meanwhile. The rest others had, whose kernels came first: under hpf
+the shortest do.
+
 A guest is owed its guarantee of the time in which it had work, and the GPU did not switch between contexts or wait for a launch
 on its way to it. In the first of its tables the time in which kernels of suspended guests still ran is left out: nothing can
 take them off the GPU. A guest that pauses is guaranteed a part of what it uses alone. A guest that is attached again is new to its cap, and may exceed it by a round again.

@@ -31,7 +31,7 @@ type trial struct {
 }
 
 // mark is what a guest's sums were at an instant.
-type mark struct{ used, working, available, stuck time.Duration }
+type mark struct{ used, working, available, stuck, held time.Duration }
 
 // outcome is what a run came to. marks has an instant's sums of each program, every step.
 type outcome struct {
@@ -85,7 +85,7 @@ func (t *trial) run() (out *outcome, err error) {
 	note = func() {
 		marks := make([]mark, len(t.programs))
 		for i, p := range t.programs {
-			marks[i] = mark{p.guest.used, p.guest.working, p.guest.available, p.guest.stuck}
+			marks[i] = mark{p.guest.used, p.guest.working, p.guest.available, p.guest.stuck, p.guest.held}
 		}
 		out.marks = append(out.marks, marks)
 		w.at(w.m.Now()+step, note)

@@ -178,6 +178,9 @@ func (w *world) count() {
 			continue
 		}
 		g.working += passed
+		if g.suspended {
+			g.held += passed
+		}
 		g.available += passed - lost
 		if !g.suspended || g.passed == 0 {
 			g.stuck += stuck
@@ -245,6 +248,8 @@ type guest struct {
 	// that the GPU did not switch contexts or wait for a launch on its way to it, and stuck how much
 	// of that kernels of others ran that were suspended.
 	used, working, available, stuck time.Duration
+	// held is how much of working the guest was suspended.
+	held time.Duration
 	// counted is the group's use that used has, and passed what the newest time added to it.
 	counted, passed time.Duration
 	lifeWorked      time.Duration // working when the life began
