@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"sync"
 	"testing"
@@ -12,84 +13,132 @@ import (
 	"vgpud/mediator/api"
 )
 
-// quotaTime is how long quotas have to hold.
-const quotaTime = 5 * time.Second
+// Quotas have to hold in every window of quotaWindow. One begins every quotaStep, and a run counts for
+// quotaTime after quotaWarmUp.
+const (
+	quotaWindow = 5 * time.Second
+	quotaStep   = 250 * time.Millisecond
+	quotaTime   = 8 * time.Second
+	quotaWarmUp = time.Second
+)
 
-// BenchmarkCap measures how far a capped guest that has the GPU for itself is from its cap over
-// five seconds, in points of the time by the host's clock. It keeps eight kernels of 200 µs
-// waiting.
-func BenchmarkCap(b *testing.B) {
-	h := host.Start(b, "none")
-	gpu := newContext(b, h, "capped")
-	keepBacklog(b, gpu, newThrottle(b, gpu, 200*time.Microsecond))
-	worst, n := 0.0, 0
-	for b.Loop() {
-		limit := []float64{0.1, 0.25, 0.5, 0.75}[n%4]
-		if _, err := h.Client.UpdateVM(b.Context(), "capped", api.VMUpdate{Cap: &limit}); err != nil {
-			b.Fatal(err)
+// quotaPolicies are those of docs/results/quota.md.
+var quotaPolicies = []string{"none", "dfq", "ffs", "hpf"}
+
+// quotaLengths are the guests' kernels.
+var quotaLengths = []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 500 * time.Microsecond, time.Millisecond}
+
+// quotaCounts are the numbers of guests.
+var quotaCounts = []int{2, 3, 4}
+
+// BenchmarkCaps measures how far capped guests are from their caps, which leave a tenth of the GPU
+// together, in points of the time over any five seconds. Each guest keeps eight kernels waiting.
+func BenchmarkCaps(b *testing.B) {
+	benchmarkQuotas(b, func(b *testing.B, r *quotaRun) {
+		caps := make([]float64, len(r.names))
+		for i, name := range r.names {
+			caps[i] = 0.9 * float64(i+1) / float64(len(r.names)*(len(r.names)+1)/2)
+			r.update(b, name, api.VMUpdate{Cap: &caps[i]})
 		}
-		worst = max(worst, math.Abs(over(b, h)["capped"]-limit))
-		n++
-	}
-	b.ReportMetric(100*worst, "worst-points")
-	b.ReportMetric(0, "ns/op")
-}
-
-// BenchmarkGuarantee measures how much more a guest with kernels of 2 ms gets than the guarantee of
-// another guest leaves to it, which has kernels of 200 µs and an eighth of its weight, over five
-// seconds, in points of the time by the host's clock.
-func BenchmarkGuarantee(b *testing.B) {
-	for _, policy := range []string{"none", "dfq"} {
-		b.Run(policy, func(b *testing.B) {
-			h := host.Start(b, policy)
-			for name, length := range map[string]time.Duration{"short": 200 * time.Microsecond, "long": 2 * time.Millisecond} {
-				gpu := newContext(b, h, name)
-				keepBacklog(b, gpu, newThrottle(b, gpu, length))
-			}
-			weight := 8.0
-			if _, err := h.Client.UpdateVM(b.Context(), "long", api.VMUpdate{Weight: &weight}); err != nil {
-				b.Fatal(err)
-			}
-			worst, n := math.Inf(-1), 0
-			for b.Loop() {
-				guarantee := []float64{0.2, 0.5, 0.8}[n%3]
-				if _, err := h.Client.UpdateVM(b.Context(), "short", api.VMUpdate{Guarantee: &guarantee}); err != nil {
-					b.Fatal(err)
-				}
-				worst = max(worst, over(b, h)["long"]-(1-guarantee))
-				n++
-			}
-			b.ReportMetric(100*worst, "worst-points-over")
-			b.ReportMetric(0, "ns/op")
+		above, below := math.Inf(-1), math.Inf(-1)
+		r.windows(b, func(guest int, used float64) {
+			above, below = max(above, used-caps[guest]), max(below, caps[guest]-used)
 		})
+		b.ReportMetric(100*above, "points-above")
+		b.ReportMetric(100*below, "points-below")
+	})
+}
+
+// BenchmarkGuarantees measures what the first of the guests, which has kernels of 200 µs and an eighth
+// of the others' weight, lacks of its guarantee at most, in points of the time over any five
+// seconds. Each guest keeps eight kernels waiting.
+func BenchmarkGuarantees(b *testing.B) {
+	const guarantee = 0.5
+	benchmarkQuotas(b, func(b *testing.B, r *quotaRun) {
+		weight, promised := 8.0, guarantee
+		for _, name := range r.names[1:] {
+			r.update(b, name, api.VMUpdate{Weight: &weight})
+		}
+		r.update(b, r.names[0], api.VMUpdate{Guarantee: &promised})
+		below := math.Inf(-1)
+		r.windows(b, func(guest int, used float64) {
+			if guest == 0 {
+				below = max(below, promised-used)
+			}
+		})
+		b.ReportMetric(100*below, "points-below")
+	})
+}
+
+// quotaRun is a host whose guests always have work.
+type quotaRun struct {
+	host  *host.Host
+	names []string
+}
+
+// benchmarkQuotas runs measure under each policy for each number of guests.
+func benchmarkQuotas(b *testing.B, measure func(b *testing.B, r *quotaRun)) {
+	for _, policy := range quotaPolicies {
+		for _, n := range quotaCounts {
+			b.Run(fmt.Sprintf("%s/%d", policy, n), func(b *testing.B) {
+				r := &quotaRun{host: host.Start(b, policy)}
+				for i := range n {
+					name := fmt.Sprint("guest", i)
+					gpu := newContext(b, r.host, name)
+					keepBacklog(b, gpu, newThrottle(b, gpu, quotaLengths[i]))
+					r.names = append(r.names, name)
+				}
+				for b.Loop() {
+					measure(b, r)
+				}
+				b.ReportMetric(0, "ns/op")
+			})
+		}
 	}
 }
 
-// over returns the part of the time that each guest used in the next five seconds, by the GPU's own
-// records.
-func over(b *testing.B, h *host.Host) map[string]float64 {
+// update changes a guest's terms.
+func (r *quotaRun) update(b *testing.B, name string, u api.VMUpdate) {
 	b.Helper()
-	look := func() map[string]float64 {
-		vms, err := h.Client.VMs(b.Context())
+	if _, err := r.host.Client.UpdateVM(b.Context(), name, u); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// windows calls f with the part of each window that each guest used, by the GPU's own count.
+func (r *quotaRun) windows(b *testing.B, f func(guest int, used float64)) {
+	b.Helper()
+	type mark struct {
+		at   time.Time
+		used []float64 // seconds
+	}
+	var marks []mark
+	time.Sleep(quotaWarmUp)
+	tick := time.NewTicker(quotaStep)
+	defer tick.Stop()
+	for begun := time.Now(); time.Since(begun) < quotaTime; <-tick.C {
+		vms, err := r.host.Client.VMs(b.Context())
 		if err != nil {
 			b.Fatal(err)
 		}
-		own := make(map[string]float64)
-		for _, v := range vms {
-			if v.GPUSecondsOwn != nil {
-				own[v.Name] = *v.GPUSecondsOwn
+		m := mark{at: time.Now(), used: make([]float64, len(r.names))}
+		for i, name := range r.names {
+			for _, v := range vms {
+				if v.Name == name && v.GPUSecondsOwn != nil {
+					m.used[i] = *v.GPUSecondsOwn
+				}
 			}
 		}
-		return own
+		marks = append(marks, m)
+		first := marks[0]
+		if m.at.Sub(first.at) < quotaWindow {
+			continue
+		}
+		for i := range r.names {
+			f(i, (m.used[i]-first.used[i])/m.at.Sub(first.at).Seconds())
+		}
+		marks = marks[1:]
 	}
-	begin, before := time.Now(), look()
-	time.Sleep(quotaTime)
-	after, length := look(), time.Since(begin).Seconds()
-	used := make(map[string]float64)
-	for name, s := range after {
-		used[name] = (s - before[name]) / length
-	}
-	return used
 }
 
 // keepBacklog keeps eight launches waiting until the benchmark ends.
