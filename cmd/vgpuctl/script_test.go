@@ -83,7 +83,7 @@ func newFixedHost() *fixedHost {
 		vms: []api.VM{
 			{
 				Name: "web1", Domain: "web-one", DomainUUID: "5d4b2f6e-0b0a-4c56-9d3f-6b1f0a0e7c11", GPU: "gpu0",
-				Weight: 2, Cap: 0.75, Guarantee: 0.125, PriorityCeiling: 3, Socket: "/run/vgpud/vms/web1/vfio-user.sock", Attached: true, PID: 101, Contexts: 2,
+				Weight: 2, Cap: 0.75, Guarantee: 0.125, PriorityCeiling: 3, Latency: 50 * time.Microsecond, Socket: "/run/vgpud/vms/web1/vfio-user.sock", Attached: true, PID: 101, Contexts: 2,
 				Groups: []uint16{3, 4}, Active: true, GPUSeconds: 12.5, GPUSecondsOwn: &own, Share: 0.625, BusyRatio: 0.5, Entitled: 0.6667, MemoryUsedBytes: 300 << 20, SuspendedSeconds: 1.5,
 				Suspensions: 7, HeldBack: &api.HeldBack{Reason: "guarantee", For: "web2", Text: "guest web2 is behind its guarantee"}, Kernels: 1000, Errors: 1, CopiedBytes: 1 << 40, Commands: 5000, Doorbells: 12, MemoryLimitBytes: 1 << 30,
 				Preemption: api.Preemption{

@@ -3,7 +3,9 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	"vgpud/mediator/api"
 )
@@ -32,10 +34,16 @@ var vmColumns = slices.Concat([]column[api.VM]{
 	numberColumn("CAP", ratio, func(v api.VM) float64 { return v.Cap }),
 	numberColumn("GUARANTEE", ratio, func(v api.VM) float64 { return v.Guarantee }),
 	countColumn("PRIORITY", func(v api.VM) int { return v.PriorityCeiling }),
+	numberColumn("LATENCY", wanted, func(v api.VM) float64 { return v.Latency.Seconds() }),
 	textColumn("LAUNCHES", launches),
 	textColumn("HELD-BACK", heldBack),
 	textColumn("DOMAIN", func(v api.VM) string { return v.Domain }),
 ))
+
+// wanted formats a time that may be asked for; 0 means that it isn't.
+func wanted(seconds float64) string {
+	return timeOr(time.Duration(math.Round(seconds*1e9)), "-")
+}
 
 // vmGPU returns the name of a guest's GPU, or that it floats.
 func vmGPU(v api.VM) string {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"fmt"
+	"time"
 
 	"vgpud/mediator/api"
 )
@@ -57,8 +58,10 @@ type Guest struct {
 	Cap             float64 `json:"cap"`
 	Guarantee       float64 `json:"guarantee"`
 	PriorityCeiling int     `json:"priority_ceiling"`
-	GPUSeconds      float64 `json:"gpu_seconds"`
-	Kernels         uint64  `json:"kernels"`
+	// Latency is in nanoseconds; 0 is the default.
+	Latency    time.Duration `json:"latency_nanos"`
+	GPUSeconds float64       `json:"gpu_seconds"`
+	Kernels    uint64        `json:"kernels"`
 	Rates
 	Evictions        uint64  `json:"evictions"`
 	EvictionSeconds  float64 `json:"eviction_seconds"`
@@ -181,7 +184,7 @@ func guestOf(v *api.VM, mean observation, rates Rates) Guest {
 		GPUSeconds: v.GPUSeconds, Kernels: v.Kernels, Rates: rates, Evictions: v.Preemption.Evictions,
 		EvictionSeconds: v.Preemption.EvictionSeconds, Errors: v.Errors, Contexts: v.Contexts,
 		Waiting: v.Preemption.Launches.Waiting, Running: v.Preemption.Launches.Running, MemoryUsedBytes: v.MemoryUsedBytes,
-		MemoryLimitBytes: v.MemoryLimitBytes, KernelTimeLimit: v.KernelTimeLimit.Seconds(),
+		MemoryLimitBytes: v.MemoryLimitBytes, KernelTimeLimit: v.KernelTimeLimit.Seconds(), Latency: v.Latency,
 	}
 	out.State, out.Reason = stateOf(v, out.Share, out.Held)
 	return out

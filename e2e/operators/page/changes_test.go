@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
@@ -126,6 +127,18 @@ func TestOperatorChanges(t *testing.T) {
 	if v, want := h.VM("a"), uint64(96<<20+1<<19); v.MemoryLimitBytes != want {
 		t.Errorf("a memory limit of %d, want %d", v.MemoryLimitBytes, want)
 	}
+	open()
+	b.fill("#field-latency_nanos", "50.5")
+	b.click("#change-next")
+	if text := eval[string](b, confirmation); !strings.Contains(text, "Latency: 0 µs → 50.5 µs") || strings.Contains(text, "Weight") {
+		t.Errorf("to be confirmed is %q", text)
+	}
+	b.click("#change-next")
+	b.until("the end of the dialog", `!document.getElementById("change").open`)
+	if v, want := h.VM("a"), 50500*time.Nanosecond; v.Latency != want {
+		t.Errorf("a latency of %v, want %v", v.Latency, want)
+	}
+	b.until("the new latency in the table", `document.querySelector("#guest-table td.terms").innerText.includes("latency 50.5 µs")`)
 	b.until("the new limit in the table", `document.querySelector("#guest-table td.terms").innerText.includes("96.5 MiB")`)
 
 	b.until("the new weight in the table", `document.querySelector("#guest-table td.terms").innerText.includes("weight 3.5")`)

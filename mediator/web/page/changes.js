@@ -23,6 +23,10 @@ const guestFields = [
     write: (v) => String(v / 2 ** 20), read: (t) => Math.round(number(t, 0, 2 ** 30) * 2 ** 20),
   },
   { name: "priority_ceiling", label: "Priority ceiling", hint: "the highest priority of its launches, 0 to 15", write: String, read: (t) => whole(t, 0, 15) },
+  {
+    name: "latency_nanos", label: "Latency", unit: "µs", hint: "within this time kernels of lower priority should leave the GPU for its own; 0 is the default",
+    write: (v) => String(v / 1e3), read: (t) => Math.round(number(t, 0, 1e6) * 1e3),
+  },
 ];
 
 function number(text, least, most) {

@@ -116,6 +116,7 @@ export class Guests {
     if (g.cap > 0) limits.push("cap " + percent(g.cap));
     if (g.guarantee > 0) limits.push("at least " + percent(g.guarantee));
     if (g.priority_ceiling > 0) limits.push("priority " + g.priority_ceiling);
+    if (g.latency_nanos > 0) limits.push(`latency ${g.latency_nanos / 1e3} µs`);
     if (g.memory_limit_bytes > 0) limits.push(`${bytes(g.memory_used_bytes)} of ${bytes(g.memory_limit_bytes)}`);
     else if (g.memory_used_bytes > 0) limits.push(bytes(g.memory_used_bytes));
     set(terms.lastChild, limits.join(", "));
