@@ -105,17 +105,20 @@ done`)
 }
 
 // devices: the daemon sees NVIDIA's devices, also those that the driver's tools make when it starts, and
-// none of the host's others. The VM has no such driver: what stands for it is a tool that makes nodes.
+// none of the host's others. The VM has no such driver: in its tools' place is one that makes nodes of
+// a class that the kernel knows, and a drop-in allows that class as the unit allows NVIDIA's.
 func (m *machine) devices(t *testing.T, g *guest) {
 	m.replaced(t, "the restart", func() {
 		m.run(t, `
 cat >/usr/bin/nvidia-modprobe <<'EOF'
 #!/bin/sh
-mknod -m 666 /dev/nvidiactl c 195 255
-mknod -m 666 /dev/nvidia-uvm c 511 0
+mknod -m 666 /dev/nvidiactl c 10 254
+mknod -m 666 /dev/nvidia-uvm c 10 253
 EOF
 chmod +x /usr/bin/nvidia-modprobe
-mknod -m 666 /dev/nvidia11 c 195 11
+mknod -m 666 /dev/nvidia11 c 10 252
+printf '[Service]\nDeviceAllow=char-misc rwm\n' >/run/systemd/system/vgpud.service.d/devices.conf
+systemctl daemon-reload
 systemctl restart vgpud`)
 	})
 	seen := strings.Fields(m.run(t, "nsenter -m -t $(systemctl show -P MainPID vgpud) ls /dev"))
@@ -129,7 +132,7 @@ systemctl restart vgpud`)
 			t.Errorf("the daemon sees /dev/%s", node)
 		}
 	}
-	m.run(t, "rm /usr/bin/nvidia-modprobe /dev/nvidia*")
+	m.run(t, "rm /usr/bin/nvidia-modprobe /dev/nvidia* /run/systemd/system/vgpud.service.d/devices.conf; systemctl daemon-reload")
 	g.goesOn(t)
 }
 
