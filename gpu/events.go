@@ -11,7 +11,8 @@ import (
 //
 // While kernels have events, the context is resident: something of it is on the GPU and polls, and
 // the context is charged for that. It parks if others have work and it has none, if there was no
-// event for a while, and on demand. Parked, it looks at its doorbells only when it is kicked.
+// event for a while, and on demand. Parked, it looks at its doorbells only when it is kicked. Calls
+// of the context that wait for its kernels to end park it first.
 type EventKernels interface {
 	// MapEvents gives the context the event area: f is all of it, and stays the caller's. It comes
 	// before the other calls, once.
@@ -53,6 +54,7 @@ type EventKernelCounts struct {
 	Started uint64 `json:"started"`
 	Ended   uint64 `json:"ended"`
 	Dropped uint64 `json:"dropped"` // rings that found no free entry
+	Stray   uint64 `json:"stray"`   // rings while no kernel had the number, before this one
 	// Resident reports whether the GPU polls the kernel's doorbell, or will in its context's turn.
 	Resident bool `json:"resident"`
 	// P50 and P99 are quantiles of the time from a ring, as the GPU found it, to the event's end.

@@ -113,6 +113,8 @@ func (b *backend) CloseChannel(ch vgpu.ChannelRef) {
 	b.dev.ChannelClosed(ch)
 }
 
+func (b *backend) EventKernel(int) bool { return false }
+
 func (b *backend) Kick(ch vgpu.ChannelRef) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -22,6 +22,10 @@ func (c *engineContext) MapEvents(f *os.File) error {
 	if err := memfd.Check(f, abi.EventAreaBytes); err != nil {
 		return fmt.Errorf("event area: %w", err)
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
+		return fmt.Errorf("look at the event area: %w", err)
+	}
 	area, err := unix.Mmap(int(f.Fd()), 0, abi.EventAreaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return fmt.Errorf("map the event area: %w", err)
@@ -38,7 +42,7 @@ func (c *engineContext) MapEvents(f *os.File) error {
 			merr = fmt.Errorf("context is closed: %w", gpu.ErrLost)
 			return
 		}
-		c.events = &eventPoller{c: c, area: area}
+		c.events = &eventPoller{c: c, area: area, inode: st.Ino}
 		c.e.pollers = append(c.e.pollers, c.events)
 	})
 	if err != nil {
@@ -127,20 +131,32 @@ func (c *engineContext) registerEvents(k EventKernel) error {
 			return nil
 		},
 		Back: func() {
-			p.rows[k.Number] = nil
+			p.rows[k.Number], r.gone = nil, true
 			state := abi.EventUnregistered
 			if c.fault.Load() != nil || c.over.Load() {
 				state = abi.EventFailed
 			}
-			r.queue.Close(state)
+			p.stray[k.Number] += uint64(r.queue.Close(state))
 		},
 	})
+	p.displace(k.Number)
+	p.stray[k.Number] += uint64(eventqueue.Stray(p.area, k.Number))
 	n, err := c.e.events.Register(c.owner.name, row, steps...)
 	if err != nil {
 		return err
 	}
 	r.n = n
 	return nil
+}
+
+// displace ends another context's registration of the same number in the same area. That context's
+// process is gone, and the GPU has not noticed yet.
+func (p *eventPoller) displace(number int) {
+	for _, o := range p.c.e.pollers {
+		if o != p && o.inode == p.inode && o.rows[number] != nil {
+			p.c.e.events.Drop(o.rows[number].n)
+		}
+	}
 }
 
 // channelStep takes the channel of the poller's launch, which the first registration makes and the

@@ -31,10 +31,12 @@ var pollerNeed = machine.Resources{Blocks: 1, Threads: 32, Registers: 32 * 32}
 type eventPoller struct {
 	c     *engineContext
 	area  []byte // BAR4
+	inode uint64 // of the area
 	rows  [abi.MaxEventKernels]*eventRow
-	ch    *machine.Channel // of work, while a kernel is registered
-	users int              // kernels that are registered
-	work  machine.Launch   // Tag is the poller
+	stray [abi.MaxEventKernels]uint64 // rings on numbers of kernels that had ended
+	ch    *machine.Channel            // of work, while a kernel is registered
+	users int                         // kernels that are registered
+	work  machine.Launch              // Tag is the poller
 
 	resident bool // work is in the machine
 	on       bool // and executes: doorbells are polled
@@ -55,6 +57,7 @@ type eventRow struct {
 	need    machine.Resources
 	params  []byte // of the event that starts
 	ending  bool
+	gone    bool
 	pending bool // rings from before it was unregistered are not taken yet
 	latency latencies
 }
@@ -266,7 +269,9 @@ func (l *eventLane) ended(cmd *command, code ring.Code) {
 	} else {
 		ev.row.queue.Drop(ev.entry)
 	}
-	q.e.events.Ended(ev.row.n)
+	if !ev.row.gone {
+		q.e.events.Ended(ev.row.n)
+	}
 	l.p.trim()
 }
 
@@ -310,7 +315,7 @@ func (p *eventPoller) counts() (list []gpu.EventKernelCounts) {
 		}
 		n := r.queue.Counts()
 		list = append(list, gpu.EventKernelCounts{
-			Number: i, Kernel: r.kernel.Name(), Started: n.Started, Ended: n.Ended, Dropped: n.Dropped,
+			Number: i, Kernel: r.kernel.Name(), Started: n.Started, Ended: n.Ended, Dropped: n.Dropped, Stray: p.stray[i],
 			Resident: p.resident, P50: r.latency.quantile(0.5), P99: r.latency.quantile(0.99),
 		})
 	}

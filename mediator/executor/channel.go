@@ -393,7 +393,7 @@ func (ch *channel) begin(e []abi.Entry) bool {
 	if err == nil {
 		how := &commands[h.Op]
 		switch {
-		case how.run == nil || h.Op.Command().Feature&^Features != 0:
+		case how.run == nil || h.Op.Command().Feature&^(Features|eventFeatures) != 0:
 			err = abi.StatusNotSupported
 		case ch.x.poison != nil && !how.poisoned:
 			err = ch.x.status

@@ -75,6 +75,10 @@ var commands = [256]handler{
 	abi.OpEventTrigger: {run: eventTrigger, drain: true},
 	abi.OpEventAwait:   {run: eventAwait, wait: eventAwaits},
 
+	abi.OpEventKernelRegister:   {run: registerEventKernel},
+	abi.OpEventKernelUnregister: {run: unregisterEventKernel},
+	abi.OpEventKernelQuery:      {run: queryEventKernel},
+
 	abi.OpLimit:            {run: limit},
 	abi.OpSetLimit:         {run: setLimit, drain: true, blocks: true},
 	abi.OpPrintfDrain:      {run: printfDrain, drain: true, blocks: true, poisoned: true},

@@ -39,17 +39,20 @@ const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | a
 	abi.FeatureChosenAddresses | abi.FeatureTriggeredEvents | abi.FeatureTextures
 
 // FeaturesOf returns the features of an executor on a kind of GPU: only NVIDIA's GPUs run machine
-// code.
+// code, and only the soft GPU has event kernels.
 func FeaturesOf(kind string) abi.Features {
 	if kind == "nvidia" {
 		return Features | abi.FeatureCubin
 	}
-	return Features
+	return Features | eventFeatures
 }
+
+// eventFeatures are those of GPUs with event kernels. Their commands find out whether this is one.
+const eventFeatures = abi.FeatureEventKernels | abi.FeatureEventDoorbells
 
 // Options are an executor's options. All fields but Log, Fault, LastFault, KernelTimeLimit,
 // Elapsed, FetchLimit, MemoryLimit, Grow, Granted, Rescued, Moves,
-// Until and those of windows' addresses must be set.
+// Until and those of windows' addresses and of events must be set.
 type Options struct {
 	Device  gpu.Device
 	Context gpu.Context
@@ -64,10 +67,13 @@ type Options struct {
 	Mappable   []byte
 	SharedFile *os.File
 	Registered func()
-	Page       *ipc.ControlPage
-	Slot       int
-	Clock      clock.Clock
-	Log        *slog.Logger
+	// EventFile is the event area, BAR4, and Events all of it. Without it there are no event kernels.
+	EventFile *os.File
+	Events    []byte
+	Page      *ipc.ControlPage
+	Slot      int
+	Clock     clock.Clock
+	Log       *slog.Logger
 	// Fault is called once, when a kernel has poisoned the context, and ChannelFailed when a guest
 	// has broken the rules of a channel's rings. Both are called after the completions that were
 	// due are published.
@@ -153,7 +159,8 @@ type Executor struct {
 	words, bulk   service       // the executor's own channels, once they are needed
 	controlBlocks controlBlocks // of preemptible launches
 	windows       windows       // their addresses
-	preempted     *job          // the job that has the context off the GPU, in mid-kernel
+	eventKernels  eventKernels
+	preempted     *job // the job that has the context off the GPU, in mid-kernel
 	// selfEnabled reports whether the context, which the page says is disabled, was enabled all the
 	// same: see selfEnabler.
 	selfEnabled atomic.Bool
@@ -365,7 +372,7 @@ func (x *Executor) Step(suspended bool) bool {
 	if !suspended {
 		x.admission.settle(x)
 	}
-	x.slot.SetBacklog(backlog)
+	x.slot.SetBacklog(x.holdEvents(suspended) || backlog)
 	x.publishWorking(working)
 	for _, f := range x.reports {
 		f()
@@ -430,6 +437,7 @@ func (x *Executor) Close() error {
 		errs = append(errs, ch.close())
 	}
 	x.channels, x.draining = nil, nil
+	x.closeEvents()
 	x.zeroes.close()
 	x.windows.mapping.Wait()
 	errs = append(errs, x.words.close(), x.bulk.close())

@@ -174,7 +174,7 @@ func TestRefusals(t *testing.T) {
 		"rows at odd distances":  {abi.Header{Op: abi.OpSet}, abi.Set{Dst: 4096, Count: 1, Rows: 2, Pitch: 5, Width: 4}, nil, abi.StatusInvalidValue},
 		"rows to nowhere":        {abi.Header{Op: abi.OpSet}, abi.Set{Dst: 4096, Count: 1, Rows: 2, Pitch: 8, Width: 4}, nil, abi.StatusInvalidAddress},
 		"nothing to set":         {abi.Header{Op: abi.OpFunctionSetAttribute}, abi.Query{}, nil, abi.StatusInvalidHandle},
-		"event kernels":          {abi.Header{Op: abi.OpEventKernelQuery}, abi.Handle{}, nil, abi.StatusNotSupported},
+		"event kernels":          {abi.Header{Op: abi.OpEventKernelQuery}, abi.Handle{}, nil, abi.StatusInvalidHandle},
 		"machine code":           {abi.Header{Op: abi.OpModuleLoad}, abi.Module{Format: abi.FormatCubin}, nil, abi.StatusNoBinary},
 		"not PTX":                {abi.Header{Op: abi.OpModuleLoad}, abi.Module{Image: abi.Window{Offset: staging, Size: 16}}, nil, abi.StatusInvalidPTX},
 		"image too large":        {abi.Header{Op: abi.OpModuleLoad}, abi.Module{Image: abi.Window{Offset: staging, Size: 1 << 40}}, nil, abi.StatusInvalidValue},

@@ -82,10 +82,11 @@ func newRigIn(t testing.TB, so soft.Options, o gpu.ContextOptions, wrap func(gpu
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, shared := newShared(t)
+	file, shared := newShared(t, sharedBytes)
+	events, area := newShared(t, abi.EventAreaBytes)
 	r := &rig{t: t, ctx: ctx, page: page, shared: shared, header: abi.HeaderBytes(testChannels), rings: testRings}
 	r.options = Options{
-		SharedFile: file, Mappable: shared[r.header+r.rings:],
+		SharedFile: file, Mappable: shared[r.header+r.rings:], EventFile: events, Events: area,
 		Device: dev, Context: ctx, Shared: r.shared, Windows: r.header + r.rings, Page: page, Slot: 0, Clock: clock.Real{}, KernelTimeLimit: o.KernelTimeLimit,
 		Fault:         func(f ipc.Fault) { r.faults = append(r.faults, f) },
 		ChannelFailed: func(f ipc.ChannelFailure) { r.failures = append(r.failures, f) },
@@ -111,21 +112,21 @@ func (r *rig) start() {
 	})
 }
 
-// newShared returns BAR2, and the file that it is mapped from.
-func newShared(t testing.TB) (*os.File, []byte) {
+// newShared returns a region's memory, and the file that it is mapped from.
+func newShared(t testing.TB, bytes int) (*os.File, []byte) {
 	t.Helper()
-	fd, err := unix.MemfdCreate("BAR2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := unix.MemfdCreate("BAR", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := os.NewFile(uintptr(fd), "BAR2")
-	if err := f.Truncate(sharedBytes); err != nil {
+	f := os.NewFile(uintptr(fd), "BAR")
+	if err := f.Truncate(int64(bytes)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	mem, err := unix.Mmap(fd, 0, sharedBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	mem, err := unix.Mmap(fd, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,6 +137,9 @@ func moduleUnload(c *command, _ *pending) error {
 	if err != nil {
 		return err
 	}
+	if x.registersModule(h.Handle) {
+		return fmt.Errorf("unload a module with registered event kernels: %w", abi.StatusNotReady)
+	}
 	if err := m.gpu.Unload(); err != nil {
 		return err
 	}

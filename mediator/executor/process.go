@@ -57,7 +57,12 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	began := p.clock.Now()
 	log = log.With("guest", s.Guest, "context", s.Slot)
 
-	var suspension, saved *os.File
+	var suspension, saved, events *os.File
+	if s.Events {
+		events = m.Files[len(m.Files)-1]
+		m.Files = m.Files[:len(m.Files)-1]
+		defer func() { err = errors.Join(err, events.Close()) }()
+	}
 	for _, f := range m.Files[2:] {
 		defer func() { err = errors.Join(err, f.Close()) }()
 	}
@@ -74,6 +79,11 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		return errors.Join(err, m.Files[1].Close())
 	}
 	defer func() { err = errors.Join(err, unix.Munmap(shared)) }()
+	area, err := mapEvents(events)
+	if err != nil {
+		return errors.Join(err, m.Files[1].Close())
+	}
+	defer func() { err = errors.Join(err, unmapEvents(area)) }()
 	page, err := ipc.OpenControlPage(m.Files[1])
 	if err != nil {
 		return err
@@ -86,6 +96,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	page.FreeLaunchSlots(s.Slot)
 	defer func() {
 		page.FreeLaunchSlots(s.Slot)
+		page.FreeEventNumbers(s.Slot)
 		slot.Free()
 		page.AddChange()
 	}()
@@ -141,7 +152,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		FetchLimit: fetchLimitOf(s.GPU, device), Elapsed: elapsedOf(s.GPU, elapsed),
 		Fault:         fault,
 		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
-		Mappable:      windows, SharedFile: bar2, Registered: registered.wait,
+		Mappable:      windows, SharedFile: bar2, Registered: registered.wait, EventFile: events, Events: area,
 		Moves: s.Grant > 0, MemoryLimit: s.MemoryLimit, Until: ctx, Granted: memory.SetGrant, Grow: growOf(conn, &s, log), Rescued: rescuedOf(conn, &s),
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
@@ -219,11 +230,17 @@ func seal(kind string) error {
 
 func checkSetup(m *ipc.Message, s *ipc.Setup) error {
 	n := len(m.Files)
-	if m.Kind != ipc.KindSetup || n < 2 || n > 4 {
-		return fmt.Errorf("first message is %q with %d files, want %q with 2 to 4", m.Kind, n, ipc.KindSetup)
+	if m.Kind != ipc.KindSetup || n < 2 || n > 5 {
+		return fmt.Errorf("first message is %q with %d files, want %q with 2 to 5", m.Kind, n, ipc.KindSetup)
 	}
 	if err := m.Decode(s); err != nil {
 		return err
+	}
+	if s.Events {
+		n--
+	}
+	if n < 2 || n > 4 {
+		return fmt.Errorf("setup with %d files, event area: %v", len(m.Files), s.Events)
 	}
 	if s.Saved && n == 2 || !s.Saved && n == 4 {
 		return fmt.Errorf("setup with %d files, saved: %v", n, s.Saved)
@@ -251,6 +268,28 @@ func mapShared(f *os.File) (mem []byte, err error) {
 		return nil, fmt.Errorf("map BAR2's %d bytes: %w", st.Size(), err)
 	}
 	return mem, nil
+}
+
+// mapEvents maps the event area, if there is one.
+func mapEvents(f *os.File) ([]byte, error) {
+	if f == nil {
+		return nil, nil
+	}
+	if err := memfd.Check(f, abi.EventAreaBytes); err != nil {
+		return nil, fmt.Errorf("BAR4: %w", err)
+	}
+	mem, err := unix.Mmap(int(f.Fd()), 0, abi.EventAreaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map BAR4's %d bytes: %w", abi.EventAreaBytes, err)
+	}
+	return mem, nil
+}
+
+func unmapEvents(mem []byte) error {
+	if mem == nil {
+		return nil
+	}
+	return unix.Munmap(mem)
 }
 
 // notReady tells vm that there will be no context, and of what kind the reason is.

@@ -12,8 +12,9 @@ const contextBytes = 4 * lineBytes
 // contextLayout is a context's part of the page in memory.
 type contextLayout struct {
 	// Woken by any process; exec sleeps on it.
-	futex futexWord
-	_     [lineBytes - 8]byte
+	futex  futexWord
+	events atomic.Uint32 // by exec: the numbers of its event kernels; zero with older ones
+	_      [lineBytes - 12]byte
 
 	// Written by exec: identity and state.
 	state           atomic.Uint32

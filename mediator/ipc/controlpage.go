@@ -77,7 +77,8 @@ type pageLayout struct {
 	memory    atomic.Uint64 // by serve, like disabled: see Terms
 	latency   atomic.Uint32 // by serve, like disabled: ns
 	suspends  atomic.Uint32 // by serve, like disabled: ns
-	_         [lineBytes - 56]byte
+	events    atomic.Uint32 // by exec and vm: one bit for each event kernel's number that is taken
+	_         [lineBytes - 60]byte
 
 	contexts [MaxContexts]contextLayout
 }

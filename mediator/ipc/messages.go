@@ -239,6 +239,8 @@ type Setup struct {
 	// closed since.
 	Saved  bool  `json:"saved,omitempty"`
 	Closed []int `json:"closed,omitempty"`
+	// Events says that the message's last file is the event area, BAR4.
+	Events bool `json:"events,omitempty"`
 	// Sealed has the executor confine itself once it has a context.
 	Sealed bool `json:"sealed,omitempty"`
 }

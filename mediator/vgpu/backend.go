@@ -28,6 +28,9 @@ type Backend interface {
 	CloseChannel(ch ChannelRef)
 	// Kick wakes the executor that reads this channel. A guest can cause any number of calls.
 	Kick(ch ChannelRef)
+	// EventKernel reports whether an event kernel of that number is registered. The guest has rung
+	// its doorbell register; a guest can cause any number of calls.
+	EventKernel(n int) bool
 	// VectorsChanged reports that the guest changed the eventfds of some vectors: see
 	// [Device.Vector].
 	VectorsChanged(start, count int)

@@ -24,6 +24,9 @@ func newConfigSpace(cfg Config) (*pci.Space, error) {
 	}
 	f.BARs[0] = pci.BAR{Size: abi.BAR0Size}
 	f.BARs[2] = pci.BAR{Size: uint64(cfg.SharedBytes), Is64: true, Prefetchable: true}
+	if cfg.hasEvents() {
+		f.BARs[4] = pci.BAR{Size: abi.EventAreaBytes, Is64: true, Prefetchable: true}
+	}
 	return pci.New(f)
 }
 

@@ -27,7 +27,8 @@ type Device struct {
 
 	mu        sync.Mutex
 	regs      *registers
-	shared    *shared // nil only if it could not be created
+	shared    *shared    // nil only if it could not be created
+	events    *eventArea // nil without event kernels, and if it could not be created
 	sharedErr error
 	session   *vfiouser.Session // nil without a client
 	signals   uint64            // state interrupts raised
@@ -70,12 +71,12 @@ func (d *Device) Config() Config { return d.cfg }
 func (d *Device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s := d.shared
-	d.shared = nil
+	s, events := d.shared, d.events
+	d.shared, d.events = nil, nil
 	if s == nil {
-		return nil
+		return events.close()
 	}
-	return s.close()
+	return errors.Join(s.close(), events.close())
 }
 
 // Shared returns BAR2's memfd, or nil without shared memory. The device owns it: a backend
@@ -121,6 +122,9 @@ func (d *Device) Describe() vfiouser.Description {
 	if d.shared != nil {
 		desc.Regions[vfiouser.RegionBAR2].File = d.shared.file
 	}
+	if d.events != nil {
+		desc.Regions[vfiouser.RegionBAR4] = vfiouser.Region{Size: abi.EventAreaBytes, Flags: rw, File: d.events.file}
+	}
 	desc.Regions[vfiouser.RegionConfig] = vfiouser.Region{Size: uint64(d.config.Len()), Flags: rw}
 	desc.IRQs[vfiouser.IRQMSI] = vfiouser.IRQ{Count: uint32(d.cfg.Vectors), Flags: vfiouser.IRQFlagNoResize}
 	desc.IRQs[vfiouser.IRQErr] = vfiouser.IRQ{Count: 1}
@@ -152,11 +156,11 @@ func (d *Device) Detach(s *vfiouser.Session) {
 	d.config.Reset()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	old := d.shared
-	d.shared = nil
+	old, events := d.shared, d.events
+	d.shared, d.events = nil, nil
 	d.sharedErr = nil
 	if old != nil {
-		if err := old.close(); err != nil {
+		if err := errors.Join(old.close(), events.close()); err != nil {
 			d.log.Error("shared memory", "error", err)
 		}
 	}
@@ -182,7 +186,9 @@ func (d *Device) RegionRead(region uint32, offset uint64, p []byte) error {
 		d.mu.Unlock()
 		return nil
 	case vfiouser.RegionBAR2:
-		return d.accessShared(offset, p, (*os.File).ReadAt)
+		return accessShared(d.Shared(), offset, p, (*os.File).ReadAt)
+	case vfiouser.RegionBAR4:
+		return accessShared(d.Events(), offset, p, (*os.File).ReadAt)
 	case vfiouser.RegionConfig:
 		return d.config.Read(offset, p)
 	}
@@ -197,16 +203,17 @@ func (d *Device) RegionWrite(region uint32, offset uint64, p []byte) error {
 		d.regs.write(offset, p)
 		return d.finish()
 	case vfiouser.RegionBAR2:
-		return d.accessShared(offset, p, (*os.File).WriteAt)
+		return accessShared(d.Shared(), offset, p, (*os.File).WriteAt)
+	case vfiouser.RegionBAR4:
+		return accessShared(d.Events(), offset, p, (*os.File).WriteAt)
 	case vfiouser.RegionConfig:
 		return d.writeConfig(offset, p)
 	}
 	return syscall.EINVAL
 }
 
-// accessShared accesses BAR2 for a client that does not map it.
-func (d *Device) accessShared(offset uint64, p []byte, f func(*os.File, []byte, int64) (int, error)) error {
-	file := d.Shared()
+// accessShared accesses BAR2 or BAR4 for a client that does not map it.
+func accessShared(file *os.File, offset uint64, p []byte, f func(*os.File, []byte, int64) (int, error)) error {
 	if file == nil {
 		return syscall.EIO
 	}
@@ -257,6 +264,8 @@ func (d *Device) do(a *action) error {
 		d.backend.CloseChannel(a.channel.ChannelRef)
 	case kick:
 		d.backend.Kick(a.channel.ChannelRef)
+	case kickEvents:
+		d.kickEvents(a.event)
 	case resetAll:
 		d.backend.Reset()
 		d.mu.Lock()
@@ -264,7 +273,7 @@ func (d *Device) do(a *action) error {
 		if d.shared == nil {
 			return nil
 		}
-		return d.shared.clear(d.regs.generation)
+		return errors.Join(d.shared.clear(d.regs.generation), d.clearEvents())
 	}
 	return nil
 }
@@ -296,6 +305,12 @@ func (d *Device) interrupt() {
 
 // allocShared creates the shared memory. Preconditions: mu is held.
 func (d *Device) allocShared() (err error) {
-	d.shared, err = newShared(d.cfg, d.regs.generation)
+	if d.shared, err = newShared(d.cfg, d.regs.generation); err != nil || !d.cfg.hasEvents() {
+		return err
+	}
+	if d.events, err = newEventArea(); err != nil {
+		err = errors.Join(err, d.shared.close())
+		d.shared = nil
+	}
 	return err
 }

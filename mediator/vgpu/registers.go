@@ -60,6 +60,7 @@ type action struct {
 	kind    actionKind
 	context Context
 	channel Channel
+	event   int // an event kernel
 }
 
 type actionKind uint8
@@ -71,6 +72,7 @@ const (
 	openChannel
 	closeChannel
 	kick
+	kickEvents
 	resetAll
 )
 
@@ -206,6 +208,10 @@ func (r *registers) loadIdentity(off uint32) uint32 {
 		return uint32(r.cfg.MemoryBytes >> 32)
 	case abi.RegPollWindowNanos:
 		return uint32(r.cfg.PollWindow)
+	case abi.RegEventDoorbells:
+		if r.cfg.Features&abi.FeatureEventDoorbells != 0 {
+			return abi.MaxEventKernels
+		}
 	case abi.RegRingsBytes:
 		return uint32(r.cfg.RingsBytes())
 	case abi.RegUUID, abi.RegUUID + 4, abi.RegUUID + 8, abi.RegUUID + 12:
@@ -276,6 +282,12 @@ func (r *registers) loadChannel(c *channelSlot, reg uint32) uint32 {
 func (r *registers) store(off, v uint32) {
 	if off >= abi.DoorbellTable && off < abi.DoorbellTable+abi.MaxChannels*abi.DoorbellSize {
 		r.doorbell(int(off-abi.DoorbellTable) / abi.DoorbellSize)
+		return
+	}
+	if off >= abi.EventDoorbellTable && off < abi.EventDoorbellTable+abi.MaxEventDoorbells*abi.DoorbellSize {
+		if r.cfg.Features&abi.FeatureEventDoorbells != 0 {
+			r.actions = append(r.actions, action{kind: kickEvents, event: int(off-abi.EventDoorbellTable) / abi.DoorbellSize})
+		}
 		return
 	}
 	if off == abi.RegError {

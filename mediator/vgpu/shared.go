@@ -23,35 +23,36 @@ type shared struct {
 // newShared creates BAR2's memory, zeroed and sealed against a change of size: the VMM holds the
 // descriptor too, and a process that touches a page beyond a shrunk file's end dies.
 func newShared(cfg Config, generation uint32) (*shared, error) {
-	fd, err := unix.MemfdCreate("vgpu-bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
-	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
-		fd, err = unix.MemfdCreate("vgpu-bar2", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	}
+	file, header, err := newBAR("vgpu-bar2", cfg.SharedBytes, abi.HeaderBytes(cfg.Channels))
 	if err != nil {
-		return nil, fmt.Errorf("create shared memory: %w", err)
+		return nil, err
 	}
-	s := &shared{file: os.NewFile(uintptr(fd), "vgpu-bar2"), bytes: cfg.SharedBytes}
-	if err := s.prepare(abi.HeaderBytes(cfg.Channels), generation); err != nil {
-		return nil, errors.Join(err, s.close())
-	}
+	s := &shared{file: file, bytes: cfg.SharedBytes, header: header}
+	s.init(generation)
 	return s, nil
 }
 
-func (s *shared) prepare(header int, generation uint32) error {
-	if err := s.file.Truncate(s.bytes); err != nil {
-		return fmt.Errorf("size shared memory to %d bytes: %w", s.bytes, err)
+// newBAR creates the memory of a region, zeroed and sealed, and maps its first bytes.
+func newBAR(name string, bytes int64, mapped int) (*os.File, []byte, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	}
-	fd := int(s.file.Fd())
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, memfd.Seals); err != nil {
-		return fmt.Errorf("seal shared memory: %w", err)
-	}
-	m, err := unix.Mmap(fd, 0, header, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("map the header of shared memory: %w", err)
+		return nil, nil, fmt.Errorf("create %s: %w", name, err)
 	}
-	s.header = m
-	s.init(generation)
-	return nil
+	f := os.NewFile(uintptr(fd), name)
+	if err := f.Truncate(bytes); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("size %s to %d bytes: %w", name, bytes, err), f.Close())
+	}
+	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("seal %s: %w", name, err), f.Close())
+	}
+	m, err := unix.Mmap(fd, 0, mapped, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("map the first %d bytes of %s: %w", mapped, name, err), f.Close())
+	}
+	return f, m, nil
 }
 
 // init writes the device's page of fresh memory.
@@ -62,10 +63,18 @@ func (s *shared) init(generation uint32) {
 
 // clear frees all pages, for guests that keep their mapping over a reset.
 func (s *shared) clear(generation uint32) error {
-	if err := unix.Fallocate(int(s.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, s.bytes); err != nil {
-		return fmt.Errorf("clear shared memory: %w", err)
+	if err := clearBAR(s.file, s.bytes); err != nil {
+		return err
 	}
 	s.init(generation)
+	return nil
+}
+
+// clearBAR zeroes a region, by freeing all of its pages.
+func clearBAR(f *os.File, bytes int64) error {
+	if err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, bytes); err != nil {
+		return fmt.Errorf("clear %s: %w", f.Name(), err)
+	}
 	return nil
 }
 

@@ -175,6 +175,15 @@ func (s *strict) Kick(ref vgpu.ChannelRef) {
 	}
 }
 
+func (s *strict) EventKernel(n int) bool {
+	if n < 0 || n >= abi.MaxEventKernels {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.complain("asked about event kernel %d", n)
+	}
+	return n%2 == 0
+}
+
 func (s *strict) VectorsChanged(start, count int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

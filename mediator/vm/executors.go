@@ -180,6 +180,12 @@ func (b *executors) Kick(ch vgpu.ChannelRef) {
 	b.pages[b.gpuOf[slot].Load()].Context(slot).Wake()
 }
 
+// EventKernel implements [vgpu.Backend]. Contexts that float have no event kernels.
+func (b *executors) EventKernel(n int) bool {
+	b.page.AddDoorbell()
+	return b.page.EventNumber(n)
+}
+
 // VectorsChanged implements [vgpu.Backend].
 func (b *executors) VectorsChanged(start, count int) {
 	b.mu.Lock()

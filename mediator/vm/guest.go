@@ -61,7 +61,8 @@ func Run(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	if len(o.Spec.Floats) > 0 {
-		o.Features |= abi.FeatureFloating
+		// An event kernel's number is its place in the event area and on one control page.
+		o.Features = o.Features&^(abi.FeatureEventKernels|abi.FeatureEventDoorbells) | abi.FeatureFloating
 		if o.Spec.Alike {
 			o.Features |= abi.FeatureAlike
 		}

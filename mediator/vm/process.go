@@ -148,6 +148,7 @@ func (p *process) runOnce(log *slog.Logger) (left bool) {
 func (p *process) free() {
 	page := p.page()
 	page.FreeLaunchSlots(p.ref.Slot)
+	page.FreeEventNumbers(p.ref.Slot)
 	page.Context(p.ref.Slot).Free()
 	page.SetDisabled(p.ref.Slot, false)
 	page.SetSliced(p.ref.Slot, false)
@@ -212,6 +213,10 @@ func (p *process) setUp(st *started, shared *os.File) error {
 	if saved, closed := p.returning(); saved != nil {
 		s.Saved, s.Closed = true, closed
 		files = append(files, saved)
+	}
+	if events := p.b.dev.Events(); events != nil {
+		s.Events = true
+		files = append(files, events)
 	}
 	m, err := ipc.NewMessage(ipc.KindSetup, s, files...)
 	if err != nil {

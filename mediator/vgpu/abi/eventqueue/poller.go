@@ -22,7 +22,8 @@ type Poller struct {
 	queue, queueEnd              int // where flags may lie
 
 	seen   uint32 // rings that were taken or dropped
-	ending bool   // rings after last are not this kernel's
+	closed bool
+	ending bool // rings after last are not this kernel's
 	last   uint32
 	head   int   // the entry that the next event uses
 	flags  []int // offset of the flag of each entry under way; 0: none is
@@ -156,7 +157,9 @@ func (p *Poller) takes(entry int) (flag int) {
 
 // Done marks an entry that Next returned as done. Its event's results must be visible before.
 func (p *Poller) Done(entry int) {
-	abi.StoreWord(p.area, p.flags[entry], uint32(abi.EventDone))
+	if !p.closed {
+		abi.StoreWord(p.area, p.flags[entry], uint32(abi.EventDone))
+	}
 	p.Drop(entry)
 	p.counts.Ended++
 }
@@ -190,10 +193,22 @@ func (p *Poller) End() {
 	p.ending = true
 }
 
-// Close ends the queue, shows state, and returns the rings that nobody looked at.
+// Close ends the queue, shows state, and returns the rings that nobody looked at. The area is no
+// longer written: another kernel may have the number.
 func (p *Poller) Close(state abi.EventState) (stray uint32) {
+	p.closed = true
 	p.state.Store(uint32(state))
-	stray = p.doorbell.Load() - p.seen
-	p.seen += stray
+	rung := p.doorbell.Load()
+	stray = rung - p.seen
+	p.seen = rung
+	p.seenWord.Store(rung)
 	return stray
+}
+
+// Stray returns the rings on number n since its last kernel's queue was closed. No queue of that
+// number may be open.
+func Stray(area []byte, n int) uint32 {
+	page := area[abi.EventPage(n):][:abi.PageSize]
+	rung := abi.LoadWord(page, abi.EventDoorbellWord)
+	return rung - abi.LoadWord(page, abi.EventSeenWord)
 }
