@@ -15,7 +15,14 @@ import (
 // its results. It returns the GPU time of its launches, and leaves nothing in the context.
 func RunCase(tb testing.TB, ctx gpu.Context, k corpus.Kernel, c *corpus.Case) (busy time.Duration) {
 	tb.Helper()
-	m, err := ctx.LoadModule([]byte(k.PTX(corpus.SM80)))
+	return RunModule(tb, ctx, []byte(k.PTX(corpus.SM80)), c, c.CheckAll)
+}
+
+// RunModule is RunCase with a module that has the case's entries, and with a check of the results,
+// which read returns.
+func RunModule(tb testing.TB, ctx gpu.Context, module []byte, c *corpus.Case, check func(read func(*corpus.Buffer) ([]byte, error)) error) (busy time.Duration) {
+	tb.Helper()
+	m, err := ctx.LoadModule(module)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -34,11 +41,11 @@ func RunCase(tb testing.TB, ctx gpu.Context, k corpus.Kernel, c *corpus.Case) (b
 		}
 		o := ch.Outcome(fence)
 		if o.Err != nil || o.Start > o.End {
-			tb.Fatalf("%s, launch %d: %+v", k.Name, i, o)
+			tb.Fatalf("%s, launch %d: %+v", c.Kernel, i, o)
 		}
 		busy += o.End - o.Start
 	}
-	err = c.CheckAll(func(b *corpus.Buffer) ([]byte, error) {
+	err = check(func(b *corpus.Buffer) ([]byte, error) {
 		got := make([]byte, b.Size)
 		f, err := ch.CopyOut(got, at[b.Name])
 		if err != nil {

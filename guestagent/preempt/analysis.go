@@ -323,14 +323,7 @@ func (e *entryInfo) barrier(f *funcInfo, b barrier, together bool) {
 
 // convergent reports whether the threads of a block that enter the function either all execute
 // instruction i or none does.
-func (f *funcInfo) convergent(i int) bool {
-	b := f.graph.BlockOf(i)
-	if !f.graph.Blocks[b].Reachable {
-		return true
-	}
-	in := f.code.Instrs[i]
-	return f.uniform.Convergent(b) && (!in.Guarded() || f.uniform.Uniform(in.Pred.Sym))
-}
+func (f *funcInfo) convergent(i int) bool { return f.uniform.Together(i) }
 
 // propagate carries properties from functions to their callers until nothing changes.
 func (w *analyzer) propagate(list []*funcInfo) {

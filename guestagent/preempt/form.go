@@ -3,6 +3,7 @@ package preempt
 import (
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
+	"vgpud/ptx/rewrite"
 )
 
 // Form is a preemptible form of a kernel, or a set of forms joined by |.
@@ -31,7 +32,7 @@ func EntryName(kernel string, f Form) string { return kernel + suffixes[f] }
 
 // builder collects the statements of one function.
 type builder struct {
-	*copier
+	*rewrite.Copier
 	names  *names
 	launch string     // the name of the appended parameter
 	decls  []ptx.Stmt // declarations, which precede all code
@@ -64,7 +65,7 @@ func (b *builder) add(texts ...string) {
 
 // fresh copies a fragment's instruction for this function.
 func (b *builder) fresh(in *ptx.Instr) *ptx.Instr {
-	in = b.instr(in)
+	in = b.Instr(in)
 	for i := range in.Operands {
 		if o := &in.Operands[i]; o.Name == launchName {
 			o.Name = b.launch
@@ -97,7 +98,7 @@ func (b *builder) upTo(n int, list []string) {
 
 // label appends a label of the transformation.
 func (b *builder) label(name string) {
-	b.stmts = append(b.stmts, &ptx.Label{Name: b.names.ours(name)})
+	b.stmts = append(b.stmts, &ptx.Label{Name: b.names.Ours(name)})
 }
 
 // branch appends an unconditional branch to a label of the transformation.
@@ -107,9 +108,9 @@ func (b *builder) branch(name string) { b.stmts = append(b.stmts, b.jumpTo(name)
 func (b *builder) ret() { b.stmts = append(b.stmts, &ptx.Instr{Opcode: "ret"}) }
 
 func (b *builder) jumpTo(name string) *ptx.Instr {
-	ops := b.ops.alloc(1)
-	ops[0] = ptx.Sym(b.names.ours(name))
-	in := &b.instrs.alloc(1)[0]
+	ops := b.NewOperands(1)
+	ops[0] = ptx.Sym(b.names.Ours(name))
+	in := b.NewInstr()
 	*in = ptx.Instr{Opcode: "bra", Operands: ops}
 	return in
 }
@@ -134,10 +135,10 @@ type kernel struct {
 func (k *kernel) form(f Form) (*ptx.Func, *builder) {
 	fn := k.info.fn
 	name := EntryName(fn.Name, f)
-	b := &builder{copier: k.module.copier, names: k.module.names, launch: fn.Name + "_" + k.module.names.prefix + "launch"}
+	b := &builder{Copier: k.module.copier, names: k.module.names, launch: fn.Name + "_" + k.module.names.Prefix + "launch"}
 	body := &rewriter{builder: b, module: k.module, index: true, hub: k.hub && f != Single}
 	if f != Single {
-		body.end = b.names.ours("V_end")
+		body.end = b.names.Ours("V_end")
 	}
 	n := countDecls(fn.Body)
 	stmts := fn.Body.Stmts[n:]
@@ -190,7 +191,7 @@ func (k *kernel) single(b *builder, body *rewriter, stmts []ptx.Stmt) {
 	b.upTo(k.sizes(), fragGrid[:])
 	if k.index > 0 {
 		b.upTo(k.index, fragIndexRegs[:])
-		whole := &ptx.Instr{Pred: ptx.Pred{Name: b.names.ours("%V_whole")}, Opcode: "bra", Operands: []ptx.Operand{ptx.Sym(b.names.ours("V_whole"))}}
+		whole := &ptx.Instr{Pred: ptx.Pred{Name: b.names.Ours("%V_whole")}, Opcode: "bra", Operands: []ptx.Operand{ptx.Sym(b.names.Ours("V_whole"))}}
 		b.stmts = append(b.stmts, whole)
 		b.add(fragFirstIndex[k.index])
 		b.branch("V_body")
@@ -277,8 +278,8 @@ func (k *kernel) end(b *builder, body *rewriter) {
 	}
 	if k.hub {
 		b.add(fragHub)
-		ways := append([]string{b.names.ours("V_hub")}, body.returns...)
-		b.stmts = append(b.stmts, &ptx.BranchTargets{Name: b.names.ours("V_ways"), Labels: ways})
+		ways := append([]string{b.names.Ours("V_hub")}, body.returns...)
+		b.stmts = append(b.stmts, &ptx.BranchTargets{Name: b.names.Ours("V_ways"), Labels: ways})
 		b.add(fragReturn)
 	}
 	b.add(fragNext)

@@ -21,7 +21,7 @@ const placedBytes = 1 << 10
 
 // placedDecl declares the variable at module scope.
 func (t *module) placedDecl() *ptx.Var {
-	return &ptx.Var{Space: ptx.SharedSpace, Align: 1, Type: ptx.B8, Name: t.names.ours("V_index"), Dims: []int64{placedBytes}}
+	return &ptx.Var{Space: ptx.SharedSpace, Align: 1, Type: ptx.B8, Name: t.names.Ours("V_index"), Dims: []int64{placedBytes}}
 }
 
 // fragPlace finds the index in shared memory.
@@ -123,7 +123,7 @@ func (t *module) place() {
 		}
 		for _, f := range e.reach {
 			if fn := f.code.Func; f.placed && t.replaced[fn] == nil {
-				b := &builder{copier: t.copier, names: t.names}
+				b := &builder{Copier: t.copier, names: t.names}
 				b.add(fragTaskRegs, fragPlace, fragKept)
 				body := &rewriter{builder: b, module: t, index: true}
 				body.stmts(fn.Body.Stmts, &b.stmts)
@@ -132,8 +132,8 @@ func (t *module) place() {
 				t.replaced[fn] = &out
 			}
 		}
-		b := &builder{copier: t.copier, names: t.names}
-		copied := t.copier.block(e.fn.Body)
+		b := &builder{Copier: t.copier, names: t.names}
+		copied := t.copier.Block(e.fn.Body)
 		n := countDecls(copied)
 		b.decls = append(b.decls, copied.Stmts[:n]...)
 		b.add(fragTaskRegs, fragHardware, fragPlace, fragKeep)

@@ -38,7 +38,7 @@ func (r *rewriter) stmts(list []ptx.Stmt, out *[]ptx.Stmt) {
 		case *ptx.Instr:
 			r.instr(s, out)
 		default:
-			*out = append(*out, r.stmt(s))
+			*out = append(*out, r.Stmt(s))
 		}
 	}
 }
@@ -64,7 +64,7 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 			return
 		}
 	}
-	c := r.copier.instr(in)
+	c := r.Instr(in)
 	if r.index {
 		r.indices(in, in.Operands, c.Operands, out)
 	}
@@ -76,7 +76,7 @@ func (r *rewriter) instr(in *ptx.Instr, out *[]ptx.Stmt) {
 
 // toHub replaces a barrier by a branch to the hub and a label to return to.
 func (r *rewriter) toHub(in *ptx.Instr, out *[]ptx.Stmt) {
-	r.returns = append(r.returns, r.names.prefix+"way"+strconv.Itoa(len(r.returns)+1))
+	r.returns = append(r.returns, r.names.Prefix+"way"+strconv.Itoa(len(r.returns)+1))
 	for _, s := range r.names.fragment(fragToHub) {
 		c := r.fresh(s.(*ptx.Instr))
 		c.Pos, c.Pred = in.Pos, ptx.Pred{Name: in.Pred.Name, Not: in.Pred.Not}
@@ -115,7 +115,7 @@ func (r *rewriter) indices(in *ptx.Instr, was, now []ptx.Operand, out *[]ptx.Stm
 	for i := range was {
 		o := &was[i]
 		if which, component, ok := taskOperand(o); ok && component >= 0 {
-			name := r.names.ours(components[which][component])
+			name := r.names.Ours(components[which][component])
 			if narrow(in) {
 				name = r.halfRegister(name, out)
 			}
@@ -135,7 +135,7 @@ func narrow(in *ptx.Instr) bool {
 
 // halfRegister adds a 16-bit copy of a 32-bit register.
 func (r *rewriter) halfRegister(name string, out *[]ptx.Stmt) string {
-	h := "%" + r.names.prefix + "h" + strconv.Itoa(r.halves)
+	h := "%" + r.names.Prefix + "h" + strconv.Itoa(r.halves)
 	r.halves++
 	r.regs++
 	*out = append(*out,
@@ -146,21 +146,21 @@ func (r *rewriter) halfRegister(name string, out *[]ptx.Stmt) string {
 
 // call copies a direct call, redirected to the function called name, which takes the task first.
 func (r *rewriter) call(in *ptx.Instr, name string, out *[]ptx.Stmt) {
-	c := r.copier.instr(in)
+	c := r.Instr(in)
 	t := 0
 	if c.Operands[0].Kind == ptx.KindList {
 		t = 1
 	}
 	c.Operands[t].Name = name
-	arg := r.names.prefix + "task" + strconv.Itoa(r.args)
+	arg := r.names.Prefix + "task" + strconv.Itoa(r.args)
 	r.args++
 	*out = append(*out, &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: arg, Dims: []int64{4 * taskWords}})
 	offset := int64(0)
 	for which := range components {
 		for _, reg := range components[which] {
-			st := &r.instrs.alloc(1)[0]
-			ops := r.ops.alloc(2)
-			ops[0], ops[1] = ptx.MemSym(arg, offset), ptx.Reg(r.names.ours(reg))
+			st := r.NewInstr()
+			ops := r.NewOperands(2)
+			ops[0], ops[1] = ptx.MemSym(arg, offset), ptx.Reg(r.names.Ours(reg))
 			*st = ptx.Instr{Pred: c.Pred, Opcode: "st", Modifiers: stParam, Operands: ops}
 			*out = append(*out, st)
 			offset += 4

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"vgpud/ptx"
+	"vgpud/ptx/rewrite"
 )
 
 // TestRules tests the rules of rewriting, one kernel each.
@@ -351,7 +352,7 @@ func TestManyKernels(t *testing.T) {
 		t.Fatal(err)
 	}
 	mod := &module{
-		m: m, copier: &copier{}, names: newNames(m), info: analyze(m, prog), scans: map[*funcInfo]*scan{},
+		m: m, copier: &rewrite.Copier{}, names: newNames(m), info: analyze(m, prog), scans: map[*funcInfo]*scan{},
 		added: maxAdded - 9*formInstrs,
 	}
 	for i, e := range mod.info.entries {

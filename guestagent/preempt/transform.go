@@ -6,6 +6,7 @@ import (
 
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
+	"vgpud/ptx/rewrite"
 )
 
 // Options configure Transform. The zero Options makes every sound form.
@@ -71,7 +72,7 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 		o.Forms = allForms
 	}
 	t := &module{
-		m: m, check: o.Check, copier: &copier{}, names: newNames(m), info: analyze(m, prog),
+		m: m, check: o.Check, copier: &rewrite.Copier{}, names: newNames(m), info: analyze(m, prog),
 		scans: map[*funcInfo]*scan{}, clones: map[*funcInfo]string{}, hubBarriers: map[*ptx.Instr]bool{}, sharedLoads: map[*ptx.Instr]*ptx.Instr{},
 	}
 	t.findLabels(prog)
@@ -92,7 +93,7 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 type module struct {
 	m      *ptx.Module
 	check  Check
-	copier *copier
+	copier *rewrite.Copier
 	names  *names
 	info   *moduleInfo
 
@@ -269,13 +270,13 @@ func (k *kernel) checkModule() {
 		e.refuse(UnsupportedInstruction, "32-bit addresses")
 	case t.m.Version.Less(ptx.Version{Major: 2}) || architecture(t.m) < 20:
 		e.refuse(UnsupportedInstruction, "PTX %d.%d for sm_%d has no barrier reductions or generic addresses", t.m.Version.Major, t.m.Version.Minor, architecture(t.m))
-	case t.names.specials:
+	case t.names.Specials:
 		e.refuse(NameInUse, "the module declares the name of a special register")
 	case !parametersFit(t.m, e.fn, launchBytes):
 		e.refuse(Parameters, "no room for %d bytes behind the kernel's parameters", launchBytes)
 	}
 	for _, f := range eachForm {
-		if n := EntryName(name, f); t.names.globals[n] {
+		if n := EntryName(name, f); t.names.Globals[n] {
 			e.refuse(NameInUse, "%s", n)
 		}
 	}
@@ -417,7 +418,7 @@ func (t *module) callee(in *ptx.Instr) string {
 	}
 	name, ok := t.clones[f]
 	if !ok {
-		name = f.code.Func.Name + "__" + t.names.prefix + "task"
+		name = f.code.Func.Name + "__" + t.names.Prefix + "task"
 		t.clones[f] = name
 		t.order = append(t.order, f)
 	}
@@ -430,9 +431,9 @@ func (t *module) makeClones() {
 	for i := 0; i < len(t.order); i++ {
 		f := t.order[i]
 		fn := f.code.Func
-		b := &builder{copier: t.copier, names: t.names}
+		b := &builder{Copier: t.copier, names: t.names}
 		b.add(fragArgs)
-		task := &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: t.names.ours("V_task"), Dims: []int64{4 * taskWords}}
+		task := &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: t.names.Ours("V_task"), Dims: []int64{4 * taskWords}}
 		body := &rewriter{builder: b, module: t, index: true}
 		body.stmts(fn.Body.Stmts, &b.stmts)
 		t.copies = append(t.copies, &ptx.Func{
@@ -460,7 +461,7 @@ func (t *module) assemble() *ptx.Module {
 		if f, ok := it.(*ptx.Func); ok && t.replaced[f] != nil {
 			it = t.replaced[f]
 		} else if ok {
-			it = t.copier.function(f)
+			it = t.copier.Function(f)
 		}
 		out.Items = append(out.Items, it)
 		if i != last {

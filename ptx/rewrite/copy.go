@@ -1,4 +1,4 @@
-package preempt
+package rewrite
 
 import "vgpud/ptx"
 
@@ -23,23 +23,24 @@ func (s *slab[T]) alloc(n int) []T {
 	return out
 }
 
-// copier copies the parts of a tree that [ptx.Resolve] writes to or that a transformation changes.
+// Copier copies the parts of a tree that [ptx.Resolve] writes to or that a transformation changes.
 // Declarations, labels, prototypes and the like never change, and the copies share them.
-type copier struct {
+type Copier struct {
 	instrs slab[ptx.Instr]
 	ops    slab[ptx.Operand]
 }
 
-// instr copies an instruction without the symbols that Resolve bound.
-func (c *copier) instr(in *ptx.Instr) *ptx.Instr {
+// Instr copies an instruction without the symbols that Resolve bound.
+func (c *Copier) Instr(in *ptx.Instr) *ptx.Instr {
 	out := &c.instrs.alloc(1)[0]
 	*out = *in
 	out.Pred.Sym = nil
-	out.Operands = c.operands(in.Operands)
+	out.Operands = c.Operands(in.Operands)
 	return out
 }
 
-func (c *copier) operands(list []ptx.Operand) []ptx.Operand {
+// Operands copies a list of operands without their symbols.
+func (c *Copier) Operands(list []ptx.Operand) []ptx.Operand {
 	if len(list) == 0 {
 		return nil
 	}
@@ -48,38 +49,45 @@ func (c *copier) operands(list []ptx.Operand) []ptx.Operand {
 	for i := range out {
 		out[i].Sym = nil
 		if len(out[i].Elems) > 0 {
-			out[i].Elems = c.operands(out[i].Elems)
+			out[i].Elems = c.Operands(out[i].Elems)
 		}
 	}
 	return out
 }
 
-// block copies a block and its nested blocks.
-func (c *copier) block(b *ptx.Block) *ptx.Block {
+// Block copies a block and its nested blocks.
+func (c *Copier) Block(b *ptx.Block) *ptx.Block {
 	out := &ptx.Block{Pos: b.Pos, End: b.End, Stmts: make([]ptx.Stmt, len(b.Stmts))}
 	for i, s := range b.Stmts {
-		out.Stmts[i] = c.stmt(s)
+		out.Stmts[i] = c.Stmt(s)
 	}
 	return out
 }
 
-func (c *copier) stmt(s ptx.Stmt) ptx.Stmt {
+// Stmt copies a statement.
+func (c *Copier) Stmt(s ptx.Stmt) ptx.Stmt {
 	switch s := s.(type) {
 	case *ptx.Instr:
-		return c.instr(s)
+		return c.Instr(s)
 	case *ptx.Block:
-		return c.block(s)
+		return c.Block(s)
 	case *ptx.BranchTargets:
 		return &ptx.BranchTargets{Pos: s.Pos, Name: s.Name, Labels: s.Labels}
 	}
 	return s
 }
 
-// function copies a function.
-func (c *copier) function(f *ptx.Func) *ptx.Func {
+// Function copies a function.
+func (c *Copier) Function(f *ptx.Func) *ptx.Func {
 	out := *f
 	if f.Body != nil {
-		out.Body = c.block(f.Body)
+		out.Body = c.Block(f.Body)
 	}
 	return &out
 }
+
+// NewInstr returns an empty instruction, and NewOperands n empty operands, from the copier's memory.
+func (c *Copier) NewInstr() *ptx.Instr { return &c.instrs.alloc(1)[0] }
+
+// NewOperands returns n empty operands; see NewInstr.
+func (c *Copier) NewOperands(n int) []ptx.Operand { return c.ops.alloc(n) }
