@@ -23,9 +23,8 @@ type Bench struct {
 }
 
 // New loads a module, which is the kernel's own or made from it, and sets up the case's buffers.
-// Costs nil is the model's default.
-func New(parsed *ptx.Module, c *corpus.Case, costs *simt.CostModel) (*Bench, error) {
-	module, err := simt.Load(context.Background(), parsed, simt.Options{Costs: costs})
+func New(parsed *ptx.Module, c *corpus.Case, o simt.Options) (*Bench, error) {
+	module, err := simt.Load(context.Background(), parsed, o)
 	if err != nil {
 		return nil, err
 	}
@@ -117,19 +116,37 @@ type GPU struct {
 // Run executes a launch to its end, and returns what it did and the SM cycles until its last block
 // ended: up to as many blocks as fit on each SM, the SM that is furthest behind going next.
 func (b *Bench) Run(g GPU, entry string, grid, block gpu.Dim3, shared uint64, params []byte) (simt.Counts, uint64, error) {
-	kernel := b.Module.Kernel(entry)
-	if kernel == nil {
+	return b.run(g, entry, simt.Launch{Grid: grid, Block: block, SharedBytes: shared, Params: params})
+}
+
+// run completes a launch and executes it.
+func (b *Bench) run(g GPU, entry string, l simt.Launch) (simt.Counts, uint64, error) {
+	l.Kernel = b.Module.Kernel(entry)
+	if l.Kernel == nil {
 		return simt.Counts{}, 0, fmt.Errorf("no kernel %s", entry)
 	}
-	run, err := simt.NewGrid(simt.Launch{
-		Kernel: kernel, Grid: grid, Block: block, SharedBytes: shared,
-		Params: params, Memory: b.mem, SMs: g.SMs, Print: io.Discard,
-	})
+	l.Memory, l.SMs, l.Print = b.mem, g.SMs, io.Discard
+	run, err := simt.NewGrid(l)
 	if err != nil {
 		return simt.Counts{}, 0, err
 	}
-	cycles, err := g.execute(run, max(1, min(g.Blocks, g.Threads/int(block.Count()))))
+	cycles, err := g.execute(run, max(1, min(g.Blocks, g.Threads/int(l.Block.Count()))))
 	return run.Counts(), cycles, err
+}
+
+// Trace executes a step of the case, and returns what each of its warps executed. The module must
+// have been loaded for it ([simt.Options.Traces]).
+func (b *Bench) Trace(g GPU, s *corpus.Launch) (*simt.Trace, error) {
+	params, err := b.Params(s.Entry, s.Args, nil)
+	if err != nil {
+		return nil, err
+	}
+	var t simt.Trace
+	_, _, err = b.run(g, s.Entry, simt.Launch{Grid: Dim(s.Grid), Block: Dim(s.Block), SharedBytes: uint64(s.SharedBytes), Params: params, Trace: &t})
+	if err == nil && t.Truncated {
+		err = fmt.Errorf("%s executes too much to be traced", s.Entry)
+	}
+	return &t, err
 }
 
 // Step executes a step of the case under the entry's own name.

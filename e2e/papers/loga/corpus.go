@@ -77,7 +77,7 @@ func measure(k corpus.Kernel, size corpus.Size) ([]time.Duration, error) {
 	costs := simt.DefaultCosts
 	costs.Block, costs.Warp = 8, 2 // as the soft GPU has them
 	c := k.Case(size, 1)
-	bench, err := kernelcost.New(parsed, c, &costs)
+	bench, err := kernelcost.New(parsed, c, simt.Options{Costs: &costs})
 	if err != nil {
 		return nil, err
 	}

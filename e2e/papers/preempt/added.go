@@ -102,7 +102,7 @@ func (s *subject) issues(a *attempt) (uint64, error) {
 		}
 	}
 	costs := issueCosts()
-	bench, err := kernelcost.New(parsed, s.c, &costs)
+	bench, err := kernelcost.New(parsed, s.c, simt.Options{Costs: &costs})
 	if err != nil {
 		return 0, err
 	}

@@ -98,7 +98,7 @@ func study(k corpus.Kernel, size corpus.Size, seed uint64) (subject, error) {
 		return s, err
 	}
 	costs := issueCosts()
-	bench, err := kernelcost.New(parsed, s.c, &costs)
+	bench, err := kernelcost.New(parsed, s.c, simt.Options{Costs: &costs})
 	if err != nil {
 		return s, err
 	}

@@ -2,6 +2,7 @@ package warps
 
 import (
 	"math"
+	"math/bits"
 	"slices"
 
 	"vgpud/gpu/soft/simt"
@@ -52,11 +53,12 @@ type context struct {
 	barrier int    // that it waits at, plus one
 	reenter int    // that it goes back to after the event, plus one
 	expect  int    // warps that its last barrier waits for, 0 for all
-	check   uint64 // when it may be able to go on
+	at      int    // its place on the core
 	stage   stage
 	event   *event // that preempts it, or that it is of
 	until   uint64 // when its registers are saved or restored
 	saved   int    // registers that are
+	ended   int    // its instructions that had ended when it was last given back; -1 if it never was
 }
 
 func (c *context) top() *frame { return &c.stack[len(c.stack)-1] }
@@ -77,10 +79,14 @@ type block struct {
 type core struct {
 	m        *machine
 	contexts []context
-	order    [][]int // of each scheduler: places in order of age
-	greedy   []int   // of each scheduler: the place that it issued from last, or -1
-	special  int     // events and victims that come first
-	turn     int     // the next place to fetch for
+	checks   [maxContexts]uint64 // when each context may be able to go on; never where the place is free
+	stalled  uint64              // contexts that can't issue until something happens to them, a bit each
+	hungry   uint64              // those that may need instructions
+	ending   uint64              // those that may have ended
+	order    [][]int             // of each scheduler: places in order of age
+	greedy   []int               // of each scheduler: the place that it issued from last, or -1
+	special  int                 // events and victims that come first
+	turn     int                 // the next place to fetch for
 	code     map[*Kernel][]bool
 	l1       cache
 	misses   []uint64 // when each line on its way is there
@@ -95,10 +101,16 @@ type core struct {
 	next, last                         uint64 // when the core is to execute a cycle, and executed one
 }
 
+// maxContexts is the most contexts that a core may have.
+const maxContexts = 64
+
 func (m *machine) newCore() core {
 	c := core{
-		m: m, contexts: make([]context, m.c.Threads/WarpThreads), code: map[*Kernel][]bool{}, l1: newCache(m.c.L1Bytes, 4),
+		m: m, contexts: make([]context, min(m.c.Threads/WarpThreads, maxContexts)), code: map[*Kernel][]bool{}, l1: newCache(m.c.L1Bytes, 4),
 		blocks: m.c.Blocks, threads: m.c.Threads, registers: m.c.Registers, shared: m.c.SharedBytes, next: never,
+	}
+	for i := range c.checks {
+		c.checks[i] = never
 	}
 	for range m.c.Schedulers {
 		c.order, c.greedy = append(c.order, nil), append(c.greedy, -1)
@@ -126,7 +138,8 @@ func (c *core) begin(b *block, warps []warpTrace, shift uint64, e *event) {
 		}
 		x := &c.contexts[place]
 		stack := append(x.stack[:0], frame{kernel: b.kernel, trace: &warps[i], shift: shift})
-		*x = context{block: b, stack: stack, age: c.m.ages, flights: x.flights[:0], event: e}
+		*x = context{at: place, block: b, stack: stack, age: c.m.ages, flights: x.flights[:0], event: e, ended: -1}
+		c.wake(x)
 		if e != nil {
 			c.special++
 		}
@@ -137,17 +150,30 @@ func (c *core) begin(b *block, warps []warpTrace, shift uint64, e *event) {
 	c.next = c.m.now
 }
 
+// wake has a context looked at in the next cycle that is executed.
+func (c *core) wake(x *context) {
+	bit := uint64(1) << x.at
+	c.checks[x.at] = c.m.now
+	c.stalled &^= bit
+	c.hungry |= bit
+}
+
+// sooner has a context looked at no later than at.
+func (c *core) sooner(x *context, at uint64) { c.checks[x.at] = min(c.checks[x.at], at) }
+
 // cycle executes one cycle, and sets when the next one is to be executed.
 func (c *core) cycle() {
 	now := c.m.now
 	c.m.idle += (now - c.last) * uint64(len(c.order)) // of cycles before this
 	c.last = now + 1
-	for i := range c.contexts {
-		if x := &c.contexts[i]; x.block != nil && x.check <= now {
-			c.retire(x)
+	for i, at := range c.checks[:len(c.contexts)] {
+		if at <= now {
+			c.retire(&c.contexts[i])
 		}
 	}
-	c.preempt()
+	if len(c.table) > 0 {
+		c.preempt()
+	}
 	issued := 0
 	for s := range c.order {
 		if c.issue(s) {
@@ -157,26 +183,26 @@ func (c *core) cycle() {
 	c.m.issued += uint64(issued)
 	c.m.slots += uint64(len(c.order))
 	fetched := c.fetch()
-	for i := range c.contexts {
-		if x := &c.contexts[i]; x.block != nil {
-			c.finish(i)
-		}
+	for ; c.ending != 0; c.ending &= c.ending - 1 {
+		c.finish(bits.TrailingZeros64(c.ending))
 	}
-	c.next = never
-	if issued > 0 || fetched {
+	if issued > 0 || fetched || len(c.table) > 0 {
 		c.next = now + 1
 		return
 	}
-	for i := range c.contexts {
-		if x := &c.contexts[i]; x.block != nil {
-			c.next = min(c.next, max(x.check, now+1))
-		}
+	c.next = never
+	for _, at := range c.checks[:len(c.contexts)] {
+		c.next = min(c.next, at)
+	}
+	if c.next != never {
+		c.next = max(c.next, now+1)
 	}
 }
 
 // retire ends what is done of a context's flights, and takes in what was fetched.
 func (c *core) retire(x *context) {
 	now := c.m.now
+	c.stalled &^= 1 << x.at
 	if x.arrives != 0 && x.arrives <= now {
 		f := x.top()
 		x.ready, x.arrives, x.missed = min(c.m.c.Buffer, len(f.trace.steps)-f.next), 0, false
@@ -194,7 +220,10 @@ func (c *core) retire(x *context) {
 	if x.stage == restoring && x.until <= now {
 		c.resume(x)
 	}
-	x.check = x.soonest(now)
+	c.checks[x.at] = x.soonest(now)
+	if len(x.flights) == 0 && x.done() {
+		c.ending |= 1 << x.at
+	}
 }
 
 // end records that a step has ended.
@@ -215,6 +244,9 @@ func (x *context) soonest(now uint64) uint64 {
 	if x.stage == saving || x.stage == restoring {
 		at = min(at, x.until)
 	}
+	if at == never {
+		return never
+	}
 	return max(at, now+1)
 }
 
@@ -223,17 +255,19 @@ func (x *context) soonest(now uint64) uint64 {
 func (c *core) issue(s int) bool {
 	if c.special > 0 {
 		for _, place := range c.order[s] {
-			x := &c.contexts[place]
-			if c.first(x) && c.tryIssue(x) {
+			if c.stalled>>place&1 != 0 {
+				continue
+			}
+			if x := &c.contexts[place]; c.first(x) && c.tryIssue(x) {
 				return true
 			}
 		}
 	}
-	if g := c.greedy[s]; g >= 0 && c.contexts[g].block != nil && c.tryIssue(&c.contexts[g]) {
+	if g := c.greedy[s]; g >= 0 && c.stalled>>g&1 == 0 && c.contexts[g].block != nil && c.tryIssue(&c.contexts[g]) {
 		return true
 	}
 	for _, place := range c.order[s] {
-		if place != c.greedy[s] && c.tryIssue(&c.contexts[place]) {
+		if c.stalled>>place&1 == 0 && place != c.greedy[s] && c.tryIssue(&c.contexts[place]) {
 			c.greedy[s] = place
 			return true
 		}
@@ -255,12 +289,14 @@ func (c *core) first(x *context) bool {
 // tryIssue issues a context's next instruction if it can.
 func (c *core) tryIssue(x *context) bool {
 	if x.ready == 0 || x.barrier != 0 || x.stage == saving || x.stage == restoring {
+		c.stalled |= 1 << x.at
 		return false
 	}
 	f := x.top()
 	step := &f.trace.steps[f.next]
 	o := &f.kernel.ops[step.Op]
 	if x.pending.meets(&o.uses) || o.class == simt.OpFence && len(x.flights) > 0 {
+		c.stalled |= 1 << x.at // until a flight ends
 		return false
 	}
 	now := c.m.now
@@ -272,13 +308,13 @@ func (c *core) tryIssue(x *context) bool {
 			u = &c.arithmetic[1]
 		}
 		if *u > now {
-			x.check = min(x.check, *u)
+			c.sooner(x, *u)
 			return false
 		}
 		*u = now + o.busy
 	case specialUnit:
 		if c.special1 > now {
-			x.check = min(x.check, c.special1)
+			c.sooner(x, c.special1)
 			return false
 		}
 		c.special1 = now + o.busy
@@ -290,11 +326,14 @@ func (c *core) tryIssue(x *context) bool {
 	}
 	x.flights = append(x.flights, flight{step: f.next, done: done, writes: o.writes, load: o.class == simt.OpLoad})
 	x.pending.join(&o.writes)
-	x.check = min(x.check, done)
+	c.sooner(x, done)
 	f.next++
 	x.ready--
 	if f.next < len(f.trace.steps) && f.kernel.ops[f.trace.steps[f.next].Op].place != o.place+1 {
 		x.ready = 0 // a branch was taken
+	}
+	if x.ready == 0 {
+		c.hungry |= 1 << x.at
 	}
 	if (o.class == simt.OpBarrier || o.class == simt.OpArrive) && step.Arrives {
 		c.arrive(x, int(step.Barrier), int(step.Expect), o.class == simt.OpBarrier)
@@ -307,7 +346,7 @@ func (c *core) tryIssue(x *context) bool {
 func (c *core) access(x *context, f *frame, step *simt.Step, o *op) (done uint64, ok bool) {
 	m, now := c.m, c.m.now
 	if c.accesses > now {
-		x.check = min(x.check, c.accesses)
+		c.sooner(x, c.accesses)
 		return 0, false
 	}
 	if step.Lines == 0 {
@@ -319,7 +358,7 @@ func (c *core) access(x *context, f *frame, step *simt.Step, o *op) (done uint64
 	if o.class == simt.OpLoad {
 		c.misses = slices.DeleteFunc(c.misses, func(t uint64) bool { return t <= now })
 		if n := len(c.misses); n > 0 && n+len(lines) > m.c.Misses {
-			x.check = min(x.check, slices.Min(c.misses))
+			c.sooner(x, slices.Min(c.misses))
 			return 0, false
 		}
 	}
@@ -354,12 +393,15 @@ func (c *core) load(number, now uint64) uint64 {
 // fetch brings instructions for one context, and reports whether one needed them.
 func (c *core) fetch() bool {
 	n := len(c.contexts)
-	for k := range n {
-		x := &c.contexts[(c.turn+k)%n]
+	for c.hungry != 0 {
+		place := bits.TrailingZeros64(bits.RotateLeft64(c.hungry, -c.turn)) + c.turn
+		place %= maxContexts
+		c.hungry &^= 1 << place
+		x := &c.contexts[place]
 		if x.block == nil || x.ready > 0 || x.arrives != 0 || x.stage == flushing || x.stage == saving || x.stage == restoring || x.done() {
 			continue
 		}
-		c.turn = (c.turn + k + 1) % n
+		c.turn = (place + 1) % n
 		now := c.m.now
 		f := x.top()
 		page := f.kernel.ops[f.trace.steps[f.next].Op].place / 16 // instructions of 8 bytes in a line
@@ -373,7 +415,7 @@ func (c *core) fetch() bool {
 			have[page] = true
 			x.arrives, x.missed = now+c.m.c.L2Latency, true
 		}
-		x.check = min(x.check, x.arrives)
+		c.sooner(x, x.arrives)
 		return true
 	}
 	return false
@@ -390,6 +432,7 @@ func (c *core) arrive(x *context, id, expect int, wait bool) {
 	if wait {
 		x.barrier = id + 1
 		x.ready = 0
+		c.hungry |= 1 << x.at
 	}
 	c.open(b, id, expect)
 }
@@ -406,7 +449,7 @@ func (c *core) open(b *block, id, expect int) {
 	for i := range c.contexts {
 		if x := &c.contexts[i]; x.block == b && x.barrier == id+1 {
 			x.barrier = 0
-			x.check = c.m.now + 1
+			c.wake(x)
 		}
 	}
 }
@@ -435,6 +478,8 @@ func (c *core) finish(place int) {
 		c.greedy[s] = -1
 	}
 	x.block, x.event = nil, nil
+	c.checks[place] = never
+	c.stalled |= 1 << place
 	b.live--
 	if b.live > 0 {
 		for id := range b.arrived {

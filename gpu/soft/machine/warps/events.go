@@ -24,6 +24,8 @@ type event struct {
 	began   uint64
 	victim  *context
 	core    *core
+	// reserved reports whether the event has registers of its own rather than its victim's.
+	reserved bool
 }
 
 // eventArea is where events' memory is, in lines: beyond the background's.

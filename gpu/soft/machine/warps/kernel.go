@@ -192,3 +192,12 @@ func (g *Grid) trace(n int) (warps []warpTrace, shift uint64) {
 	k := g.Kernel
 	return k.blocks[n%len(k.blocks)], uint64(n/len(k.blocks)) * k.span
 }
+
+// Capacity returns how many of a kernel's blocks the GPU holds at a time.
+func (c *Config) Capacity(k *Kernel) int {
+	n := min(c.Blocks, c.Threads/(k.warps()*WarpThreads), c.Registers/k.room())
+	if k.shared > 0 {
+		n = min(n, c.SharedBytes/k.shared)
+	}
+	return n * c.Cores
+}

@@ -66,7 +66,7 @@ type Result struct {
 var ErrEndless = errors.New("the run does not end")
 
 // longest bounds a run, in cycles.
-const longest = 1 << 28
+const longest = 1 << 22
 
 // Run executes the background's grids one after the other while events arrive, until the background
 // has ended. Without a background it ends after the given number of events.

@@ -32,10 +32,14 @@ func (r Reason) String() string {
 }
 
 // may reports whether an event may preempt a context (§IV.D): a warp of the background with at least
-// as many registers.
+// as many registers. One that has been preempted executes an instruction before it is again, on which
+// the paper is silent: the oldest warp of a core could be held for ever.
 func (c *core) may(e *event, x *context) bool {
 	if x.block == nil || x.block.grid == nil || x.stage != running || x.done() {
 		return false
+	}
+	if x.barrier == 0 && x.ended == x.top().ended {
+		return false // it has made no progress since it was preempted last
 	}
 	need := e.kernel.registers
 	return need <= x.block.kernel.registers || c.m.o.AnyRegisters && c.registers >= need*WarpThreads
@@ -107,6 +111,10 @@ func (c *core) take(x *context, e *event) {
 	x.stage, x.event, e.victim, e.core = flushing, e, x, c
 	c.special++
 	e.chosen = c.m.now
+	if need := e.kernel.registers * WarpThreads; c.registers >= need {
+		c.registers -= need // now, or two victims would wait for each other's
+		e.reserved = true
+	}
 	f := x.top()
 	has := [reasons]bool{
 		Pipeline: len(x.flights) > 0, FetchMiss: x.missed, Barrier: x.barrier != 0,
@@ -155,13 +163,7 @@ func (c *core) advance(e *event) bool {
 		if len(x.flights) > 0 || x.ready > 0 || x.arrives != 0 || x.barrier != 0 {
 			return false
 		}
-		need := e.kernel.registers * WarpThreads
-		switch {
-		case c.registers >= need:
-			c.registers -= need
-		case e.kernel.registers > x.block.kernel.registers:
-			return false // what was free when the victim was chosen no longer is
-		default:
+		if !e.reserved {
 			c.save(x, e.kernel.registers)
 		}
 	}
@@ -180,6 +182,7 @@ func (c *core) flush(x *context) {
 	if c.m.o.Flush&Skip != 0 && x.barrier != 0 {
 		x.reenter, x.barrier = x.barrier, 0
 		x.block.arrived[x.reenter-1]--
+		x.ready, x.arrives, x.missed = 0, 0, false // what is behind it must not be executed yet
 	}
 	if c.m.o.Flush&Replay == 0 {
 		return
@@ -221,7 +224,7 @@ const saveArea = 1 << 50
 func (c *core) save(x *context, n int) {
 	x.stage, x.saved = saving, n
 	x.until = c.transfer(x, func(line, when uint64) uint64 { return c.m.shared.store(line, when) })
-	x.check = min(x.check, x.until)
+	c.sooner(x, x.until)
 	c.m.saved += uint64(n)
 }
 
@@ -241,7 +244,7 @@ func (c *core) lend(x *context, e *event) {
 	x.stage = lent
 	warps, shift := e.trace()
 	x.stack = append(x.stack, frame{kernel: e.kernel, trace: &warps[0], shift: shift})
-	x.check = c.m.now + 1
+	c.wake(x)
 	e.began = c.m.now
 	if c.m.o.Skip {
 		x.top().next = len(warps[0].steps)
@@ -262,15 +265,15 @@ func (c *core) giveBack(x *context) {
 	}
 	x.stage = restoring
 	x.until = c.transfer(x, c.m.shared.load)
-	x.check = min(x.check, x.until)
+	c.sooner(x, x.until)
 }
 
 // resume has a victim go on, at the barrier that it skipped if it did.
 func (c *core) resume(x *context) {
 	c.m.restored += uint64(x.saved)
-	x.stage, x.event, x.saved = running, nil, 0
+	x.stage, x.event, x.saved, x.ended = running, nil, 0, x.top().ended
 	c.special--
-	x.check = c.m.now + 1
+	c.wake(x)
 	c.m.freed = true // it may be preempted again
 	if x.reenter == 0 {
 		return
