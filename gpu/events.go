@@ -15,8 +15,9 @@ import (
 // of the context that wait for its kernels to end park it first.
 type EventKernels interface {
 	// MapEvents gives the context the event area: f is all of it, and stays the caller's. It comes
-	// before the other calls, once.
-	MapEvents(f *os.File) error
+	// before the other calls, once. It returns the address at which the context's kernels reach the
+	// area, for what goes in and out with events.
+	MapEvents(f *os.File) (Ptr, error)
 	// RegisterEventKernel makes the kernel's queue, and launches its events from now on. If it fails,
 	// everything is as before. The errors are [ErrFull] if the GPU's table has no row, or none for the
 	// context's owner, and those of a launch.

@@ -13,6 +13,8 @@ import (
 func TestMain(m *testing.M) {
 	switch mode := os.Getenv(modeVariable); mode {
 	case "":
+	case cardMode:
+		os.Exit(runCard())
 	case spinMode:
 		spin()
 	default:

@@ -73,7 +73,7 @@ type ContextDriver interface {
 	SetTimeslice(d time.Duration) error
 	// MapEvents, RegisterEvents, UnregisterEvents, HoldEvents and EventCounts are as [gpu.EventKernels]
 	// says; the kernel is that of a [KernelInfo].
-	MapEvents(f *os.File) error
+	MapEvents(f *os.File) (gpu.Ptr, error)
 	RegisterEvents(k EventKernel) error
 	UnregisterEvents(number int) (gone bool, err error)
 	HoldEvents(on bool) error

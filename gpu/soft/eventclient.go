@@ -10,9 +10,9 @@ import (
 var _ gpu.EventKernels = (*deviceContext)(nil)
 
 // MapEvents implements [gpu.EventKernels].
-func (c *deviceContext) MapEvents(f *os.File) error {
+func (c *deviceContext) MapEvents(f *os.File) (gpu.Ptr, error) {
 	if err := c.check(); err != nil {
-		return err
+		return 0, err
 	}
 	return c.cd.MapEvents(f)
 }

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -14,41 +15,43 @@ import (
 	"vgpud/mediator/vgpu/abi/eventqueue"
 )
 
-// MapEvents maps the event area.
-func (c *engineContext) MapEvents(f *os.File) error {
+// eventBase is where the event area is for kernels: above memory of the host that windows are in.
+const eventBase = 0x6800_0000_0000
+
+// MapEvents maps the event area, for the engine and for kernels.
+func (c *engineContext) MapEvents(f *os.File) (gpu.Ptr, error) {
 	if err := c.usable(); err != nil {
-		return err
+		return 0, err
 	}
 	if err := memfd.Check(f, abi.EventAreaBytes); err != nil {
-		return fmt.Errorf("event area: %w", err)
+		return 0, fmt.Errorf("event area: %w", err)
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
-		return fmt.Errorf("look at the event area: %w", err)
+		return 0, fmt.Errorf("look at the event area: %w", err)
 	}
 	area, err := unix.Mmap(int(f.Fd()), 0, abi.EventAreaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
-		return fmt.Errorf("map the event area: %w", err)
+		return 0, fmt.Errorf("map the event area: %w", err)
 	}
 	if err := c.keepEvents(area); err != nil {
 		if uerr := unix.Munmap(area); uerr != nil {
-			return fmt.Errorf("%w (and unmap it: %w)", err, uerr)
+			return 0, fmt.Errorf("%w (and unmap it: %w)", err, uerr)
 		}
-		return err
+		return 0, err
 	}
 	var merr error
 	err = c.e.do(func() {
 		if c.over.Load() {
 			merr = fmt.Errorf("context is closed: %w", gpu.ErrLost)
-			return
+		} else if merr = c.mem.Map(eventBase, area); merr != nil {
+			merr = fmt.Errorf("event area: %w: %w", merr, gpu.ErrInvalidPtr)
+		} else {
+			c.events = &eventPoller{c: c, area: area, inode: st.Ino}
+			c.e.pollers = append(c.e.pollers, c.events)
 		}
-		c.events = &eventPoller{c: c, area: area, inode: st.Ino}
-		c.e.pollers = append(c.e.pollers, c.events)
 	})
-	if err != nil {
-		return err
-	}
-	return merr
+	return eventBase, errors.Join(err, merr)
 }
 
 // keepEvents keeps the area's mapping until the context is freed.

@@ -30,7 +30,7 @@ func newEventRig(t *testing.T, d gpu.Device, o gpu.ContextOptions) *eventRig {
 	r := &eventRig{rig: newRig(t, d, o)}
 	r.file, r.area = hostMemory(t, abi.EventAreaBytes, memfd.Seals)
 	r.ek = r.ctx.(gpu.EventKernels)
-	if err := r.ek.MapEvents(r.file); err != nil {
+	if _, err := r.ek.MapEvents(r.file); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -326,7 +326,7 @@ func TestEventFault(t *testing.T) {
 		}
 		next := &eventRig{rig: newRig(t, d, gpu.ContextOptions{}), file: r.file, area: r.area}
 		next.ek = next.ctx.(gpu.EventKernels)
-		if err := next.ek.MapEvents(next.file); err != nil {
+		if _, err := next.ek.MapEvents(next.file); err != nil {
 			t.Fatal(err)
 		}
 		l := next.register(next.kernel(1, "empty", 4))
@@ -408,15 +408,15 @@ func TestRegisterEventRefuses(t *testing.T) {
 		Function: plain.function("empty"), Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 1, Y: 1, Z: 1}}}); !errors.Is(err, gpu.ErrInvalidLaunch) {
 		t.Errorf("without an area: %v", err)
 	}
-	if err := r.ek.MapEvents(r.file); err == nil {
+	if _, err := r.ek.MapEvents(r.file); err == nil {
 		t.Error("a second area is accepted")
 	}
 	short, _ := hostMemory(t, abi.EventAreaBytes/2, memfd.Seals)
-	if err := plain.ctx.(gpu.EventKernels).MapEvents(short); err == nil {
+	if _, err := plain.ctx.(gpu.EventKernels).MapEvents(short); err == nil {
 		t.Error("a short area is accepted")
 	}
 	unsealed, _ := hostMemory(t, abi.EventAreaBytes, 0)
-	if err := plain.ctx.(gpu.EventKernels).MapEvents(unsealed); err == nil {
+	if _, err := plain.ctx.(gpu.EventKernels).MapEvents(unsealed); err == nil {
 		t.Error("an area that can shrink is accepted")
 	}
 	for n := range abi.MaxEventKernels {

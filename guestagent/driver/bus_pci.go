@@ -253,6 +253,11 @@ func (p PCI) openVFIO(f sysfs.Function) (_ *PCIBus, err error) {
 		return nil, err
 	}
 	b.shared.place()
+	if f.BARs[4].Bytes == abi.EventAreaBytes {
+		if b.area.b, err = d.Map(vfio.RegionBAR4); err != nil {
+			return nil, err
+		}
+	}
 	if err := b.enableMSI(d); err != nil {
 		return nil, err
 	}
@@ -313,6 +318,14 @@ func (p PCI) openPolling(f sysfs.Function) (_ *PCIBus, err error) {
 		b.files = append(b.files, file)
 	}
 	b.shared.place()
+	if f.BARs[4].Bytes == abi.EventAreaBytes {
+		var file *os.File
+		if b.area, file, err = mapFile(p.fs().ResourcePath(f.Address, 4), abi.EventAreaBytes); err != nil {
+			return nil, err
+		}
+		b.closers = append(b.closers, file)
+		b.eventFile = file
+	}
 	if err := unix.Flock(int(b.files[0].Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			err = ErrBusy

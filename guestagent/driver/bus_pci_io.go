@@ -27,6 +27,8 @@ type PCIBus struct {
 	mu           sync.RWMutex // keeps Close from unmapping registers during an access
 	registers    mapping
 	shared       mapping
+	area         mapping  // BAR4, if there is one
+	eventFile    *os.File // it alone, where it is mapped from a file of its own
 	vfio         *vfio.Device
 	identified   atomic.Bool // the magic register was read correctly
 	files        []*os.File  // of the mappings, without vfio
@@ -172,7 +174,7 @@ func (b *PCIBus) end(cause error) {
 		close(b.gone)
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.releaseErr = errors.Join(b.registers.revoke(), b.shared.revoke(), b.release())
+		b.releaseErr = errors.Join(b.registers.revoke(), b.shared.revoke(), b.area.revoke(), b.release())
 	})
 }
 
@@ -281,6 +283,9 @@ func (b *PCIBus) Doorbell(offset uint32) error { return b.Write(offset, 0) }
 // Shared implements Bus.
 func (b *PCIBus) Shared() []byte { return b.shared.b }
 
+// Events returns BAR4, mapped, or nil if the device has none.
+func (b *PCIBus) Events() []byte { return b.area.b }
+
 // Vectors implements Bus.
 func (b *PCIBus) Vectors() int { return len(b.events) }
 
@@ -306,7 +311,7 @@ func (b *PCIBus) Close() error {
 	b.workers.Wait()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	err = errors.Join(err, b.releaseErr, b.registers.unmap(), b.shared.unmap())
+	err = errors.Join(err, b.releaseErr, b.registers.unmap(), b.shared.unmap(), b.area.unmap())
 	for _, e := range append(b.events, b.kernelEvents...) {
 		err = errors.Join(err, e.Close())
 	}

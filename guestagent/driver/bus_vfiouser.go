@@ -15,6 +15,7 @@ type vfioBus struct {
 	client  *vfiouser.Client
 	mapping *vfiouser.Mapping
 	shared  mapping
+	area    mapping // BAR4, if there is one
 	events  []*vfiouser.Eventfd
 	serving sync.WaitGroup
 }
@@ -71,6 +72,11 @@ func (b *vfioBus) setUp() error {
 	b.shared.b = b.mapping.Areas[0].Bytes
 	b.mapping = nil
 	b.shared.place()
+	if info, _, err := b.client.RegionInfo(vfiouser.RegionBAR4); err == nil && info.Size > 0 {
+		if err := b.mapEvents(); err != nil {
+			return err
+		}
+	}
 	info, err := b.client.IRQInfo(vfiouser.IRQMSI)
 	if err != nil {
 		return fmt.Errorf("ask for MSI: %w", err)
@@ -87,6 +93,21 @@ func (b *vfioBus) setUp() error {
 	}
 	return nil
 }
+
+// mapEvents maps BAR4.
+func (b *vfioBus) mapEvents() error {
+	m, err := b.client.Map(vfiouser.RegionBAR4)
+	if err != nil {
+		return fmt.Errorf("map BAR4: %w", err)
+	}
+	if len(m.Areas) != 1 || m.Bytes(0, m.Size) == nil {
+		return errors.Join(errors.New("map BAR4: not mappable as a whole"), m.Unmap())
+	}
+	b.area.b = m.Areas[0].Bytes
+	return nil
+}
+
+func (b *vfioBus) Events() []byte { return b.area.b }
 
 func (b *vfioBus) Read(offset uint32) (uint32, error) {
 	v, err := b.client.ReadUint32(vfiouser.RegionBAR0, uint64(offset))
@@ -131,5 +152,5 @@ func (b *vfioBus) Close() error {
 	if b.mapping != nil {
 		err = errors.Join(err, b.mapping.Unmap())
 	}
-	return errors.Join(err, b.shared.unmap())
+	return errors.Join(err, b.shared.unmap(), b.area.unmap())
 }

@@ -43,6 +43,7 @@ const RegionMmap = 1 << 2
 const (
 	RegionBAR0   = 0 // VFIO_PCI_BAR0_REGION_INDEX
 	RegionBAR2   = 2 // VFIO_PCI_BAR2_REGION_INDEX
+	RegionBAR4   = 4 // VFIO_PCI_BAR4_REGION_INDEX
 	RegionConfig = 7 // VFIO_PCI_CONFIG_REGION_INDEX
 )
 

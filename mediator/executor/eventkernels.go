@@ -28,6 +28,7 @@ const (
 // kicks on where nobody polls, and notices faults.
 type eventKernels struct {
 	gpu        gpu.EventKernels // nil before the first registration
+	at         gpu.Ptr          // where the area is for kernels
 	registered map[int]*eventKernel
 	held       bool
 	ending     atomic.Int32 // kernels that are being unregistered
@@ -69,7 +70,7 @@ func registerEventKernel(c *command, p *pending) error {
 		return err
 	}
 	x.eventKernels.registered[n] = &eventKernel{module: f.module}
-	p.com.Value = [3]uint64{uint64(n), uint64(abi.EventQueue(n)), uint64(k.Entries)}
+	p.com.Value = [3]uint64{uint64(n), uint64(x.eventKernels.at), uint64(k.Entries)}
 	return nil
 }
 
@@ -126,9 +127,11 @@ func (x *Executor) mapEvents(ek gpu.EventKernels) error {
 	if e.gpu != nil {
 		return nil
 	}
-	if err := ek.MapEvents(x.o.EventFile); err != nil {
+	at, err := ek.MapEvents(x.o.EventFile)
+	if err != nil {
 		return err
 	}
+	e.at = at
 	e.gpu, e.registered = ek, make(map[int]*eventKernel)
 	ctx, cancel := context.WithCancel(x.o.Until)
 	e.stop = cancel

@@ -387,9 +387,12 @@ func (c *remoteContext) MapHost(f *os.File, offset, size uint64, at gpu.Ptr) (gp
 }
 
 // MapEvents maps the event area.
-func (c *remoteContext) MapEvents(f *os.File) error {
-	_, err := c.ask(request{Op: opMapEvents}, f)
-	return err
+func (c *remoteContext) MapEvents(f *os.File) (gpu.Ptr, error) {
+	r, err := c.ask(request{Op: opMapEvents}, f)
+	if err != nil {
+		return 0, err
+	}
+	return r.Ptr, nil
 }
 
 // RegisterEvents registers an event kernel.

@@ -48,7 +48,7 @@ func TestEventsOverTheSocket(t *testing.T) {
 	if err := ek.RegisterEventKernel(k); !errors.Is(err, gpu.ErrInvalidLaunch) {
 		t.Errorf("without an area: %v", err)
 	}
-	if err := ek.MapEvents(f); err != nil {
+	if _, err := ek.MapEvents(f); err != nil {
 		t.Fatal(err)
 	}
 	if err := ek.RegisterEventKernel(k); err != nil {

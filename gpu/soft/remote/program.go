@@ -121,7 +121,8 @@ func (p *program) answer(req *request, files []*os.File) (*reply, []*os.File, er
 		if len(files) != 1 {
 			return nil, nil, fmt.Errorf("map the event area: %d files came along, want 1", len(files))
 		}
-		return &reply{}, nil, c.MapEvents(files[0])
+		at, err := c.MapEvents(files[0])
+		return &reply{Ptr: at}, nil, err
 	}
 	r, err := simple(c, req)
 	if req.Op == opCloseContext {

@@ -115,6 +115,14 @@ func (l *Launcher) Params(entry int) []byte {
 	return e[: len(e)-8 : len(e)-8]
 }
 
+// Spare returns what the queue leaves of its room, and its offset in BAR4: for what goes in and out
+// with events.
+func (l *Launcher) Spare() (room []byte, offset int) {
+	offset = (l.base + len(l.flags)*(l.entryBytes+4) + abi.LineSize - 1) &^ (abi.LineSize - 1)
+	end := l.base + abi.EventQueueBytes
+	return l.area[min(offset, end):end:end], min(offset, end)
+}
+
 // Free returns the entry of the next event, and whether it is free.
 func (l *Launcher) Free() (entry int, ok bool) {
 	return l.head, l.flying < len(l.flags) && l.flag(l.head) == abi.EventFree
