@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"time"
@@ -11,6 +13,7 @@ import (
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/vgpud/internal/demo"
 	"vgpud/cmd/vgpud/workload"
+	"vgpud/cmd/vgpud/workload/card"
 )
 
 func newDemo(o *options) *cobra.Command {
@@ -40,6 +43,11 @@ computes on the host, allocates, launches and checks. First a job has a GPU for 
 its process lives; then each floats, and its task goes to a GPU that has room for it. What is
 compared is how many jobs end in a second. It takes about half a minute.
 
+With --events a process that stands in for a network card launches a guest's event kernels
+by stores, 32 packets an event, beside a guest with long kernels: by ordinary launches
+first, then one by one, then all the time. Every answer is checked. It takes three times
+--duration.
+
 With --cuda the guests are CUDA programs as they are, compiled from CUDA C++, which
 load vgpud's libcuda.so.1 and shared runtime.`,
 		Args: cli.NoArgs,
@@ -62,6 +70,9 @@ load vgpud's libcuda.so.1 and shared runtime.`,
 			if d.GPUs > 0 && (d.VMs || d.CUDA || d.GPU != demo.Soft || d.Calibrate || c.Flags().Changed("duration")) {
 				return cli.Usagef("--gpus goes with GPUs in software, and with none of --vms, --cuda, --calibrate and --duration")
 			}
+			if d.Events && (d.VMs || d.CUDA || d.GPU != demo.Soft || d.Calibrate || d.GPUs > 0) {
+				return cli.Usagef("--events goes with a GPU in software, and with none of --vms, --cuda, --calibrate and --gpus")
+			}
 			d.Calibrate = d.Calibrate || d.GPU != demo.Soft
 			d.JSON = output == "json"
 			d.Out, d.Progress = os.Stdout, os.Stderr
@@ -77,6 +88,7 @@ load vgpud's libcuda.so.1 and shared runtime.`,
 	c.Flags().BoolVar(&d.VMs, "vms", false, "run the guests in real VMs")
 	c.Flags().BoolVar(&d.CUDA, "cuda", false, "run CUDA programs as guests")
 	c.Flags().IntVar(&d.GPUs, "gpus", 0, "run a batch of jobs on so many GPUs, first a GPU for each job, then floating")
+	c.Flags().BoolVar(&d.Events, "events", false, "launch event kernels as a network card does, beside a batch guest")
 	c.Flags().BoolVar(&d.Keep, "keep-logs", false, "keep the processes' logs")
 	return c
 }
@@ -93,6 +105,59 @@ func terminalWidth(f *os.File) func() int {
 			return usual
 		}
 		return int(ws.Col)
+	}
+}
+
+func newDemoEvents(*options) *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-events SOCKET",
+		Short:  "Register the event kernel of the demo's card, as its guest",
+		Args:   cobra.ExactArgs(1),
+		Hidden: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			return card.Serve(c.Context(), args[0], os.Stdin, os.Stdout)
+		},
+	}
+}
+
+func newDemoPackets(*options) *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-packets SOCKET DURATION GAP",
+		Short:  "Answer packets by launches, as a guest of the demo",
+		Args:   cobra.ExactArgs(3),
+		Hidden: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			d, derr := time.ParseDuration(args[1])
+			gap, gerr := time.ParseDuration(args[2])
+			if err := errors.Join(derr, gerr); err != nil {
+				return cli.Usagef("%v", err)
+			}
+			r, err := card.Commands(c.Context(), args[0], d, gap)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(os.Stdout).Encode(r)
+		},
+	}
+}
+
+func newDemoCard(*options) *cobra.Command {
+	return &cobra.Command{
+		Use:    "demo-card PLAN",
+		Short:  "Launch event kernels as the demo's card",
+		Args:   cobra.ExactArgs(1),
+		Hidden: true,
+		RunE: func(c *cobra.Command, args []string) error {
+			var p card.Plan
+			if err := json.Unmarshal([]byte(args[0]), &p); err != nil {
+				return cli.Usagef("plan: %v", err)
+			}
+			r, err := card.Play(c.Context(), p)
+			if err != nil {
+				return err
+			}
+			return json.NewEncoder(os.Stdout).Encode(r)
+		},
 	}
 }
 

@@ -39,6 +39,6 @@ func newRoot() *cobra.Command {
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	o.flags(root)
-	root.AddCommand(newServe(&o), newSoftGPU(&o), newDemo(&o), newVM(&o), newExec(&o), newProbe(&o), newDemoGuest(&o), cli.NewMan(root, "8"))
+	root.AddCommand(newServe(&o), newSoftGPU(&o), newDemo(&o), newVM(&o), newExec(&o), newProbe(&o), newDemoGuest(&o), newDemoEvents(&o), newDemoPackets(&o), newDemoCard(&o), cli.NewMan(root, "8"))
 	return root
 }

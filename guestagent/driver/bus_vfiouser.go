@@ -72,11 +72,6 @@ func (b *vfioBus) setUp() error {
 	b.shared.b = b.mapping.Areas[0].Bytes
 	b.mapping = nil
 	b.shared.place()
-	if info, _, err := b.client.RegionInfo(vfiouser.RegionBAR4); err == nil && info.Size > 0 {
-		if err := b.mapEvents(); err != nil {
-			return err
-		}
-	}
 	info, err := b.client.IRQInfo(vfiouser.IRQMSI)
 	if err != nil {
 		return fmt.Errorf("ask for MSI: %w", err)
@@ -90,6 +85,9 @@ func (b *vfioBus) setUp() error {
 	}
 	if err := b.client.EnableIRQs(vfiouser.IRQMSI, 0, b.events...); err != nil {
 		return fmt.Errorf("enable MSI: %w", err)
+	}
+	if info, _, err := b.client.RegionInfo(vfiouser.RegionBAR4); err == nil && info.Size > 0 {
+		return b.mapEvents()
 	}
 	return nil
 }

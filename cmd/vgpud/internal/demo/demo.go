@@ -39,6 +39,9 @@ type Options struct {
 	// GPUs has a batch of jobs run on that many GPUs in software, up to [MaxGPUs], instead of guests
 	// that share one: first with a GPU for each job, then floating. 0 is no batch.
 	GPUs int
+	// Events has a network card's stand-in launch event kernels beside a batch guest, in each way there
+	// is.
+	Events bool
 	// Duration is the least length of each phase. A phase goes on until each guest has had a result
 	// checked.
 	Duration time.Duration
@@ -88,7 +91,7 @@ func Run(ctx context.Context, o Options) (err error) {
 		return errors.Join(fmt.Errorf("open the directory to guests' processes: %w", err), os.Remove(dir))
 	}
 	d := &demo{o: o, dir: dir, guests: newGuests(), urgencyPair: urgencyPair}
-	if o.GPUs > 0 {
+	if o.GPUs > 0 || o.Events {
 		d.guests = nil
 	}
 	if o.VMs {
@@ -145,6 +148,13 @@ func (d *demo) run(ctx context.Context) (*Result, error) {
 			return nil, err
 		}
 		return &Result{Batch: b}, nil
+	}
+	if d.o.Events {
+		e, err := d.runEvents(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &Result{Events: e}, nil
 	}
 	if d.o.Calibrate {
 		if err := d.calibrate(ctx); err != nil {

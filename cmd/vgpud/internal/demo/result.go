@@ -19,6 +19,8 @@ type Result struct {
 	Preemption *Preemption `json:"preemption,omitempty"`
 	// Batch is the outcome with several GPUs, which has no phases.
 	Batch *Batch `json:"batch,omitempty"`
+	// Events is the outcome with event kernels, which has no phases.
+	Events *EventsResult `json:"events,omitempty"`
 }
 
 // Phase is the time under one policy. Ratios and shares are from 0 to 1.
@@ -160,6 +162,9 @@ func (r *Result) Err() error {
 	if r.Batch != nil {
 		errs = append(errs, r.Batch.err())
 	}
+	if r.Events != nil {
+		errs = append(errs, r.Events.err())
+	}
 	return errors.Join(errs...)
 }
 
@@ -175,6 +180,9 @@ func (r *Result) print(w io.Writer) error {
 	}
 	if r.Batch != nil {
 		return r.Batch.print(w)
+	}
+	if r.Events != nil {
+		return r.Events.print(w)
 	}
 	return nil
 }
