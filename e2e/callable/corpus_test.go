@@ -28,16 +28,7 @@ var refused = map[string]callable.Reason{
 // TestCorpus calls every kernel of the corpus that can be called from a resident kernel. The results
 // are those of launches bit for bit.
 func TestCorpus(t *testing.T) {
-	device, err := soft.NewLocal(soft.Options{MemoryBytes: 256 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := device.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	ctx, err := device.NewContext(t.Context(), gpu.ContextOptions{})
+	ctx, err := newDevice(t).NewContext(t.Context(), gpu.ContextOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +36,7 @@ func TestCorpus(t *testing.T) {
 	for _, k := range corpus.All() {
 		for _, indirect := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/indirect=%t", k.Name, indirect), func(t *testing.T) {
-				text, reports := calling(t, k, indirect)
+				text, reports := calling(t, k.PTX(corpus.SM80), indirect)
 				for _, r := range reports {
 					switch {
 					case r.Function == "":
@@ -62,29 +53,7 @@ func TestCorpus(t *testing.T) {
 					}
 				}
 				c := k.Case(corpus.Trivial, 5)
-				launched := map[string][]byte{}
-				gputest.RunModule(t, ctx, []byte(k.PTX(corpus.SM80)), c, func(read func(*corpus.Buffer) ([]byte, error)) error {
-					for i := range c.Buffers {
-						b := &c.Buffers[i]
-						got, err := read(b)
-						if err != nil {
-							return err
-						}
-						launched[b.Name] = got
-					}
-					return c.CheckAll(read)
-				})
-				gputest.RunModule(t, ctx, text, called(c, reports), func(read func(*corpus.Buffer) ([]byte, error)) error {
-					for i := range c.Buffers {
-						b := &c.Buffers[i]
-						if got, err := read(b); err != nil {
-							return err
-						} else if b.Mode != corpus.Scratch && !bytes.Equal(got, launched[b.Name]) {
-							return fmt.Errorf("buffer %s is not as after launches", b.Name)
-						}
-					}
-					return nil
-				})
+				compare(t, ctx, k.PTX(corpus.SM80), text, c, called(c, reports), c.CheckAll)
 			})
 		}
 	}
@@ -94,10 +63,38 @@ func TestCorpus(t *testing.T) {
 	t.Logf("kernels called: %v; refused: %v", ran, found)
 }
 
-// calling returns a kernel's module with functions and resident kernels, and the reports by kernel.
-func calling(t *testing.T, k corpus.Kernel, indirect bool) ([]byte, map[string]callable.Report) {
+// compare carries out a case by launches, with a check of the results, and by calls, and compares.
+func compare(t testing.TB, ctx gpu.Context, launched, calling string, c, byCalls *corpus.Case, check func(read func(*corpus.Buffer) ([]byte, error)) error) {
 	t.Helper()
-	m, err := ptx.Parse(k.PTX(corpus.SM80))
+	want := map[string][]byte{}
+	gputest.RunModule(t, ctx, []byte(launched), c, func(read func(*corpus.Buffer) ([]byte, error)) error {
+		for i := range c.Buffers {
+			b := &c.Buffers[i]
+			got, err := read(b)
+			if err != nil {
+				return err
+			}
+			want[b.Name] = got
+		}
+		return check(read)
+	})
+	gputest.RunModule(t, ctx, []byte(calling), byCalls, func(read func(*corpus.Buffer) ([]byte, error)) error {
+		for i := range c.Buffers {
+			b := &c.Buffers[i]
+			if got, err := read(b); err != nil {
+				return err
+			} else if (b.Mode != corpus.Scratch || b.Init != nil) && !bytes.Equal(got, want[b.Name]) {
+				return fmt.Errorf("buffer %s is not as after launches", b.Name)
+			}
+		}
+		return nil
+	})
+}
+
+// calling returns a module with functions and resident kernels, and the reports by kernel.
+func calling(t testing.TB, src string, indirect bool) (string, map[string]callable.Report) {
+	t.Helper()
+	m, err := ptx.Parse(src)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,5 +114,20 @@ func calling(t *testing.T, k corpus.Kernel, indirect bool) ([]byte, map[string]c
 		}
 		text += more
 	}
-	return []byte(text), byName
+	return text, byName
+}
+
+// newDevice returns a GPU in software.
+func newDevice(t testing.TB) *soft.Device {
+	t.Helper()
+	device, err := soft.NewLocal(soft.Options{MemoryBytes: 256 << 20})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := device.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return device
 }

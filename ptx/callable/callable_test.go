@@ -64,6 +64,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"ret;", None},
 		{"mov.u32 %r1, %envreg1; ret;", Cooperative},
+		{"griddepcontrol.wait; ret;", Cooperative},
 		{"mov.u32 %r1, %cluster_ctarank; ret;", Cluster},
 		{"barrier.cluster.arrive; ret;", Cluster},
 		{"{ .param .b64 a; .param .b32 r; call (r), cudaLaunchDevice, (a); } ret;", DeviceLaunch},

@@ -193,7 +193,7 @@ func (f *function) special(in *ptx.Instr) {
 			f.refuse(Cluster, "%v", in)
 		case name == "%current_graph_exec":
 			f.refuse(DeviceLaunch, "%v", in)
-		case callersNames[name]:
+		case callersNames[name], strings.HasPrefix(name, "%reserved_smem"):
 			f.refuse(UnsupportedInstruction, "%v: it would be the caller's", in)
 		}
 	})
@@ -236,6 +236,8 @@ func (t *module) instruction(f *function, i int, in *ptx.Instr) {
 		}
 	case op == "mapa" || op == "getctarank" || op == "clusterlaunchcontrol" || in.Has("async") && (op == "st" || op == "red"):
 		f.refuse(Cluster, "%v", in)
+	case op == "griddepcontrol":
+		f.refuse(Cooperative, "%v", in) // its grid waits for others, or lets them start
 	case lasting[op], op == "cp" && (in.Has("bulk") || in.Has("mbarrier") || !in.Has("async")), op == "multimem" && in.Has("cp"):
 		f.refuse(LastingState, "%v", in)
 	case op == "cp":

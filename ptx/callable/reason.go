@@ -11,7 +11,8 @@ const (
 	None Reason = iota
 	// NoBody means that the kernel is declared here and defined elsewhere.
 	NoBody
-	// Cooperative means that it synchronizes its grid through the driver (cooperative groups).
+	// Cooperative means that it synchronizes its grid through the driver (cooperative groups), or that
+	// its grid waits for other grids or lets them start (programmatic dependent launch).
 	Cooperative
 	// Cluster means that its blocks cooperate in clusters.
 	Cluster
