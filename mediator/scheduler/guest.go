@@ -114,7 +114,8 @@ type GuestOptions struct {
 // they take mu alone.
 type Guest struct {
 	o GuestOptions
-	// id and number are set by Add and guarded by the scheduler's roster lock.
+	// id and number are set by Add and guarded by the scheduler's roster lock. Who holds the
+	// scheduler's mu or the guest's may read id, too: a guest is asked about before it is added.
 	id     fairshare.GuestID
 	number int // among the guests of its GPU, from 1 on
 
@@ -163,7 +164,20 @@ func NewGuest(o GuestOptions) *Guest {
 }
 
 // ID returns the guest's identifier at its scheduler, 0 before Add.
-func (g *Guest) ID() fairshare.GuestID { return g.id }
+func (g *Guest) ID() fairshare.GuestID {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.id
+}
+
+// setID is called once.
+//
+// Preconditions: the scheduler's roster lock and mu are held.
+func (g *Guest) setID(id fairshare.GuestID) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.id = id
+}
 
 // publish tells the executors what holds.
 //

@@ -1,8 +1,11 @@
 package scheduler
 
 import (
+	"sync"
 	"testing"
 	"time"
+
+	"vgpud/mediator/ipc"
 )
 
 // TestSuspensionsAreACounter: the time for which a guest was suspended never goes back, also when
@@ -30,4 +33,31 @@ func TestSuspensionsAreACounter(t *testing.T) {
 	if last != 190*ms {
 		t.Errorf("suspended for %v", last)
 	}
+}
+
+// TestAskedBeforeAdd asks about a guest while it is added, as the daemon does with guests that it
+// takes over.
+func TestAskedBeforeAdd(t *testing.T) {
+	s := newScene(t)
+	page, err := ipc.NewControlPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := NewGuest(GuestOptions{Name: "a", Page: page, Terms: ipc.Terms{Weight: 1}})
+	s.guests = append(s.guests, g)
+	asked := make(chan struct{})
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		for i := 0; g.ID() == 0; i++ {
+			if n, _, _ := s.sched.LaunchesOf(g); n.Waiting+n.Running+n.Leaving != 0 {
+				t.Errorf("launches of a guest without any: %+v", n)
+			}
+			if i == 0 {
+				close(asked)
+			}
+		}
+	})
+	<-asked
+	s.sched.Add(g)
+	asking.Wait()
 }

@@ -120,12 +120,12 @@ func (s *Scheduler) SetGPU(g GPU) {
 func (s *Scheduler) Add(g *Guest) {
 	s.roster.Lock()
 	defer s.roster.Unlock()
-	s.lastID++
-	g.id = s.lastID
-	s.guests = append(s.guests, g)
-	assignNumbers(s.guests)
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.lastID++
+	g.setID(s.lastID)
+	s.guests = append(s.guests, g)
+	assignNumbers(s.guests)
 	g.recent = newRecent(s.o.Clock.Now(), g.o.Executors.Activity(s.o.Clock.Now()))
 	if g.o.Budget != nil {
 		// Else a guest whose budget is spent would get a round at each start.
