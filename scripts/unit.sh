@@ -16,7 +16,8 @@ alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt|nvidia|cuda)$')
 # Models, policies and references without goroutines, a simulation of parts that have race
 # tests of their own, and commands that start themselves anew for each line of a script: the
 # race detector would find nothing, and take ten times as long.
-plain=$(go list ./fairshare/... ./gpu/soft/arith ./gpu/soft/machine/warps ./cmd/vgpuctl ./gpu/corpus ./e2e/preempt ./e2e/papers/preempt ./e2e/scheduling)
+plain=$(go list ./fairshare/... ./gpu/soft/arith ./gpu/soft/machine/warps ./cmd/vgpuctl ./gpu/corpus ./e2e/preempt ./e2e/papers/... ./e2e/quotas ./e2e/scheduling |
+	grep -vxF vgpud/e2e/papers/case/live) # which has processes
 # Property tests have the same cases each time: the same tree gives the same answer. `make fuzz`
 # looks for new ones.
 properties=$(grep -rl --include='*_test.go' '"pgregory.net/rapid"' . | xargs -rn1 dirname | sort -u | xargs -r go list)
