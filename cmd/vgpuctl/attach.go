@@ -95,7 +95,7 @@ daemon creates the virtual GPU, QEMU plugs it into a free PCI Express port with 
 its memory, and the command waits until the guest has given that memory an address. If the
 guest does not, everything is undone.
 
-The VM needs shared memory and a port with room: "vgpuctl define" gives a domain both.`,
+The VM needs a port with room, which "vgpuctl define" gives a domain.`,
 		Example: "  vgpuctl attach web1 --weight 2\n  vgpuctl attach --qmp /run/web1.qmp --name web1",
 		Args:    h.target,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -185,7 +185,7 @@ func (h *hotplug) attach(parent context.Context, args []string, gpu domain.GPU, 
 		if err != nil {
 			return v, port, err
 		}
-		seen := async(func() (*qmp.Machine, error) { return inspect(ctx, m) })
+		seen := async(func() (*qmp.Machine, error) { return qmp.Inspect(ctx, m) })
 		v, err = create(ctx, client, spec)
 		machine, serr := seen()
 		if serr == nil {
@@ -218,16 +218,6 @@ func async[T any](f func() (T, error)) (wait func() (T, error)) {
 		<-done
 		return answer, err
 	}
-}
-
-// inspect lists the VM's devices and checks that it can have a virtual GPU.
-func inspect(ctx context.Context, m *qmp.Monitor) (*qmp.Machine, error) {
-	fits := async(func() (struct{}, error) { return struct{}{}, qmp.CheckMemory(ctx, m) })
-	machine, err := qmp.Inspect(ctx, m)
-	if _, ferr := fits(); err == nil {
-		err = ferr
-	}
-	return machine, err
 }
 
 // plug plugs in a virtual GPU, and removes it on failure.

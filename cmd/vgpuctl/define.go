@@ -42,9 +42,8 @@ func newDefine(o *options) *cobra.Command {
 		Short: "Give a libvirt domain a virtual GPU, from its next start on",
 		Long: `Give a libvirt domain a virtual GPU, from its next start on, in place of those that it
 has. This changes the domain's persistent definition: vgpud's element in the metadata,
-which the hook reads; memory shared with other processes; QEMU's arguments for the
-device; and a spare port, into which "vgpuctl attach" can plug one more. Everything else
-stays as it is.`,
+which the hook reads; QEMU's arguments for the device; and a spare port, into which
+"vgpuctl attach" can plug one more. Everything else stays as it is.`,
 		Example: "  vgpuctl define web1 --weight 2 --memory 4GiB\n  vgpuctl define web1 --cap 50% --dry-run",
 		Args:    exactly("DOMAIN"),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -58,15 +58,13 @@ type files struct {
 
 // args returns QEMU's command line for o, whose defaults are filled in.
 func (o Options) args(f files) ([]string, error) {
-	mem := fmt.Sprintf("%dM", o.MemoryMiB)
 	args := []string{
 		"-name", "guest=" + escape(o.Name),
 		"-accel", o.Accel,
 		"-cpu", o.CPU,
 		"-smp", strconv.Itoa(o.CPUs),
-		"-m", mem,
-		"-object", "memory-backend-memfd,id=mem,size=" + mem + ",share=on",
-		"-machine", machine + ",memory-backend=mem",
+		"-m", fmt.Sprintf("%dM", o.MemoryMiB), // private: the virtual GPU does no DMA
+		"-machine", machine,
 		"-nodefaults", "-no-user-config", "-display", "none",
 		"-kernel", o.Deps.Kernel,
 		"-initrd", o.Deps.Initramfs,

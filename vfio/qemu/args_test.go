@@ -16,7 +16,7 @@ import (
 var someDeps = Deps{QEMU: "/d/qemu", Kernel: "/d/vmlinux", Initramfs: "/d/initramfs.cpio"}
 
 // always is the part of the command line that no option changes.
-const always = `-machine q35,sata=off,i8042=off,smbus=off,vmport=off,hpet=off,memory-backend=mem -nodefaults -no-user-config -display none ` +
+const always = `-machine q35,sata=off,i8042=off,smbus=off,vmport=off,hpet=off -nodefaults -no-user-config -display none ` +
 	`-kernel /d/vmlinux -initrd /d/initramfs.cpio -append `
 
 const serials = `-chardev socket,id=monitor,fd=3,server=on,wait=off -qmp chardev:monitor ` +
@@ -24,7 +24,7 @@ const serials = `-chardev socket,id=monitor,fd=3,server=on,wait=off -qmp chardev
 	`-chardev socket,id=console,fd=5 -serial chardev:console -chardev socket,id=guest,fd=6 -serial chardev:guest`
 
 func TestCommandLine(t *testing.T) {
-	const plain = "-name guest=vm -accel tcg -cpu qemu64,+rdrand -smp 1 -m 128M -object memory-backend-memfd,id=mem,size=128M,share=on "
+	const plain = "-name guest=vm -accel tcg -cpu qemu64,+rdrand -smp 1 -m 128M "
 	for _, c := range []struct {
 		name string
 		o    Options
@@ -32,7 +32,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"nothing asked for", Options{}, plain + always + kernelArgs + " " + serials},
 		{"size", Options{Name: "a,b", MemoryMiB: 96, CPUs: 2, Accel: "kvm", CPU: "host"},
-			"-name guest=a,,b -accel kvm -cpu host -smp 2 -m 96M -object memory-backend-memfd,id=mem,size=96M,share=on " + always + kernelArgs + " " + serials},
+			"-name guest=a,,b -accel kvm -cpu host -smp 2 -m 96M " + always + kernelArgs + " " + serials},
 		{"additions", Options{Append: "panic=0", Args: []string{"-trace", "x"}, Stopped: true}, plain + always + kernelArgs + " panic=0 " + serials + " -S -trace x"},
 		{"devices", Options{IOMMU: true, SparePorts: 2, Devices: []Device{{ID: "a", Socket: "/s,1"}, {ID: "b", Socket: `/"2`, Bus: "spare1"}, {ID: "c", Socket: "/3"}}},
 			plain + always + kernelArgs + " " + serials +

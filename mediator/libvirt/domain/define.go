@@ -11,8 +11,8 @@ import (
 )
 
 // Define gives a domain these virtual GPUs, in place of those that it has, for a daemon with its
-// sockets in runDir. It adds vgpud's element to the metadata, memory sharing, the devices' QEMU
-// arguments, and a spare port for plugging one more into the running guest. Everything else stays
+// sockets in runDir. It adds vgpud's element to the metadata, the devices' QEMU arguments,
+// and a spare port for plugging one more into the running guest. Everything else stays
 // as it is, byte for byte.
 //
 // An error says what in the domain prevents this; errors about its XML are of type [*Error].
@@ -66,15 +66,10 @@ func (w *writer) write(devices Devices, runDir string) error {
 	if _, err := w.owner(); err != nil {
 		return err // Parse would refuse it
 	}
-	lacks, err := w.memoryLacks()
-	if err != nil {
-		return err
-	}
 	args, err := w.newArguments(devices, runDir, uuid)
 	if err != nil {
 		return err
 	}
-	w.shareMemory(lacks)
 	w.addArguments(args)
 	w.addDevices(devices) // last, because it lists the additions
 	return nil
@@ -124,25 +119,6 @@ func (w *writer) newArguments(devices Devices, runDir, uuid string) ([]string, e
 		reserve = max(reserve, 2*devices[n].Bar2())
 	}
 	return append(args, "-device", spareArgument(slots[len(devices)], reserve)), nil
-}
-
-// shareMemory adds what the guest's memory lacks to be shared.
-func (w *writer) shareMemory(lacks sharing) {
-	var items []string
-	if lacks.source {
-		items = append(items, "<source type='memfd'/>")
-		w.added = append(w.added, addedSource)
-	}
-	if lacks.access {
-		items = append(items, "<access mode='shared'/>")
-		w.added = append(w.added, addedAccess)
-	}
-	if len(items) == 0 {
-		return
-	}
-	backing := w.root.child("memoryBacking")
-	w.recordAddition(backing, addedMemoryBacking, openedBacking)
-	w.put(backing, w.last("maxMemory", "memory", "currentMemory", "blkiotune", "memtune"), "memoryBacking", items)
 }
 
 // addArguments adds to the QEMU command line.

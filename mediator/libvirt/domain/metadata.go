@@ -15,15 +15,20 @@ const addedAttr = "added"
 // Additions of Define other than vgpud's own elements. An opened element is one that was written
 // <a/> before Define put something into it.
 const (
-	addedXMLNS         = "xmlns"
-	addedMetadata      = "metadata"
-	openedMetadata     = "metadata-content"
+	addedXMLNS        = "xmlns"
+	addedMetadata     = "metadata"
+	openedMetadata    = "metadata-content"
+	addedCommandLine  = "commandline"
+	openedCommandLine = "commandline-content"
+)
+
+// What Define added when it still gave domains shared memory, which a virtual GPU does not need: it
+// does no DMA.
+const (
 	addedMemoryBacking = "memoryBacking"
 	openedBacking      = "memoryBacking-content"
 	addedSource        = "source"
 	addedAccess        = "access"
-	addedCommandLine   = "commandline"
-	openedCommandLine  = "commandline-content"
 )
 
 var additions = []string{

@@ -21,8 +21,6 @@ type Domain struct {
 	Owner *Owner
 	// Account names who pays for the domain's usage.
 	Account Account
-	// SharedMemory reports whether the guest's memory can be shared with other processes.
-	SharedMemory bool
 	// GPUs are the virtual GPUs that the metadata asks for; a domain without any has nothing of
 	// vgpud's.
 	GPUs Devices
@@ -66,7 +64,7 @@ func Parse(src []byte) (*Domain, error) {
 	}
 	v := &Domain{
 		Name: d.root.child("name").value(), Type: d.root.attr("type"), Machine: d.machine(),
-		Account: d.account(), SharedMemory: d.memoryShared(), spareSlot: -1, taken: d.usedSlots(),
+		Account: d.account(), spareSlot: -1, taken: d.usedSlots(),
 	}
 	if v.UUID, err = d.uuid(); err != nil {
 		return nil, err

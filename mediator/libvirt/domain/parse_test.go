@@ -30,7 +30,7 @@ func TestParse(t *testing.T) {
 	}
 	want := &Domain{
 		Name: "web1", UUID: testUUID, Type: "kvm", Machine: "pc-q35-10.1",
-		Owner: &Owner{"+64055", "+109"}, SharedMemory: true,
+		Owner: &Owner{"+64055", "+109"},
 		GPUs: Devices{
 			{Weight: 2, Cap: 0.5, Guarantee: 0.1, PriorityCeiling: 3, Memory: 4 << 30, GPU: "any", Float: true, KernelTimeLimit: 10 * time.Second, BAR2: 64 << 20},
 			{KernelTimeLimit: api.NoTimeLimit},
@@ -209,7 +209,7 @@ func TestWithoutOurs(t *testing.T) {
 		t.Fatal(err)
 	}
 	v, err := Parse(x)
-	if err != nil || len(v.GPUs) > 0 || len(v.Devices) > 0 || v.Spare || v.SharedMemory || v.Owner != nil || Concerns(x) {
+	if err != nil || len(v.GPUs) > 0 || len(v.Devices) > 0 || v.Spare || v.Owner != nil || Concerns(x) {
 		t.Errorf("Parse: %+v, %v", v, err)
 	}
 	if !Concerns(started(t)) {

@@ -97,7 +97,8 @@ func (r *remover) containsOnly(e *element, children []*element) bool {
 	return len(bytes.TrimSpace(r.src[at:e.close.from])) == 0
 }
 
-// removeMemory restores the memory backing, as far as it is still as Define made it.
+// removeMemory restores the memory backing, as far as it is still as Define made it when it still gave
+// domains shared memory.
 func (r *remover) removeMemory() {
 	backing := r.root.child("memoryBacking")
 	if backing == nil {

@@ -1,6 +1,6 @@
 // Package qmp plugs virtual GPUs into running VMs and unplugs them, through QEMU's monitor: its own
 // socket ([Dial]), or libvirt's daemon ([DialDomain]), which occupies that socket for its domains.
 //
-// [Inspect] returns a VM's ports and their room, [CheckMemory] whether its memory is shared, [Plug]
-// and [Unplug] change the VM and wait until the guest has done its part.
+// [Inspect] returns a VM's ports and their room, [Plug] and [Unplug] change the VM and wait until the
+// guest has done its part.
 package qmp

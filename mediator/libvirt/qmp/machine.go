@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"slices"
 	"time"
 )
 
@@ -121,37 +119,6 @@ func Inspect(ctx context.Context, r Runner) (*Machine, error) {
 	var m Machine
 	m.list(devices)
 	return &m, nil
-}
-
-// memdev is a memory backend in QEMU's answer to query-memdev.
-type memdev struct {
-	ID    string
-	Share bool
-}
-
-// CheckMemory returns an error if the VM's memory can't be shared with a device's process.
-func CheckMemory(ctx context.Context, r Runner) error {
-	var backends []memdev
-	if err := r.Run(ctx, "query-memdev", nil, &backends); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(backends, func(b memdev) bool { return !b.Share }) {
-		return nil
-	}
-	// The unshared memory may belong to something else, such as an NVDIMM.
-	var main string
-	if err := r.Run(ctx, "qom-get", map[string]any{"path": "/machine", "property": "memory-backend"}, &main); err != nil {
-		return err
-	}
-	id := path.Base(main)
-	// With NUMA nodes the machine has no memory of its own, and all backends count.
-	only := slices.ContainsFunc(backends, func(b memdev) bool { return b.ID == id })
-	for _, b := range backends {
-		if !b.Share && (!only || b.ID == id) {
-			return errors.New("the VM's memory is not shared, as a virtual GPU needs: `vgpuctl define` changes that from the next start on (without libvirt: -object memory-backend-memfd,share=on)")
-		}
-	}
-	return nil
 }
 
 // checkDriver returns an error if QEMU doesn't know the device. QEMU's own error does not say since

@@ -124,24 +124,6 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-func TestMachinesThatCanNotHaveOne(t *testing.T) {
-	for _, c := range []struct{ command, answer, want string }{
-		{"query-memdev", `[{"share": false, "id": "mem"}]`, "the VM's memory is not shared"},
-		{"query-memdev", `[{"share": true, "id": "nvdimm"}, {"share": false, "id": "mem"}]`, "the VM's memory is not shared"},
-	} {
-		q := newQEMU()
-		q.answers[c.command] = c.answer
-		if err := CheckMemory(t.Context(), q); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s %s: %v", c.command, c.answer, err)
-		}
-	}
-	q := newQEMU()
-	q.answers["query-memdev"] = `[{"share": false, "id": "nvdimm"}, {"share": true, "id": "mem"}]`
-	if err := CheckMemory(t.Context(), q); err != nil {
-		t.Errorf("another memory that is not shared: %v", err)
-	}
-}
-
 func TestPort(t *testing.T) {
 	const mib = 1 << 20
 	ports := []Port{{ID: "full", Room: 512 * mib, Occupied: true}, {ID: "small", Room: 32 * mib}, {ID: "large", Room: 1024 * mib}, {ID: "spare", Room: 512 * mib}, {ID: "fits", Room: 256 * mib}}
