@@ -33,11 +33,17 @@ guarantee give it among the guests that have work. "vgpuctl describe vm" shows m
 	tasks.Long = `List the contexts of guests that float (vgpuctl create vm --float): where each was placed,
 with which memory, or why it waits. Their names are those of their guests and the
 contexts' numbers there.`
-	for _, c := range []*cobra.Command{vms, gpus, tasks} {
+	events := listing(o, "events", []string{"event"}, "List the guests' event kernels", eventKernelTable, (*api.Client).EventKernels)
+	events.Long = `List the kernels that guests have registered to be launched by a store (docs/device.md,
+"Event kernels"): what launches their events, whether the GPU polls for them (resident) or
+waits to be woken (parked), how many events ended, how many rings found no free entry, and
+within what time half and 99 % of the events ended. Their names are those of their guests
+and their numbers there. "vgpuctl events" shows what happened on the host.`
+	for _, c := range []*cobra.Command{vms, gpus, tasks, events} {
 		c.Example = "  vgpuctl get " + c.Name() + " -o wide\n  vgpuctl get " + c.Name() + ` -o jsonpath='{range [*]}{.name}{"\n"}{end}'`
 	}
 	tasks.Example = "  vgpuctl get tasks -o wide\n  vgpuctl get tasks --watch"
-	return cli.NewGroup("get", "List guests, GPUs or tasks", vms, gpus, tasks)
+	return cli.NewGroup("get", "List guests, GPUs, tasks or event kernels", vms, gpus, tasks, events)
 }
 
 // listing returns a `get` command, which lists all items or the named one.

@@ -37,6 +37,9 @@ var vmColumns = slices.Concat([]column[api.VM]{
 	numberColumn("LATENCY", wanted, func(v api.VM) float64 { return v.Latency.Seconds() }),
 	textColumn("LAUNCHES", launches),
 	textColumn("HELD-BACK", heldBack),
+	countColumn("EVENT-KERNELS", func(v api.VM) int { return len(v.EventKernels) }),
+	countColumn("EVENTS", func(v api.VM) uint64 { return v.Events }),
+	countColumn("DROPPED", func(v api.VM) uint64 { return v.EventsDropped }),
 	textColumn("DOMAIN", func(v api.VM) string { return v.Domain }),
 ))
 

@@ -197,6 +197,22 @@ func TestEvents(t *testing.T) {
 	c.goesOn()
 	by.goesOn()
 
+	h.Until("the event kernels, as an operator sees them", func() error {
+		all, err := h.Client.EventKernels(ctx)
+		if err != nil || len(all) != 2 {
+			return fmt.Errorf("%+v, %v", all, err)
+		}
+		for _, k := range all {
+			if k.VM != "guest" || k.Kernel != "udp_ping" || k.Tier != api.TierEngine || k.Events == 0 || k.Dropped != 0 || k.P50Seconds <= 0 || k.P99Seconds < k.P50Seconds {
+				return fmt.Errorf("%+v", k)
+			}
+		}
+		if v := h.VM("guest"); v.Events < all[0].Events+all[1].Events {
+			return fmt.Errorf("%d events in all, of %+v", v.Events, all)
+		}
+		return nil
+	})
+
 	t.Log("the card dies")
 	c.kill()
 	guest.pings(50)

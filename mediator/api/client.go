@@ -90,6 +90,11 @@ func (c *Client) Tasks(ctx context.Context) (Tasks, error) {
 	return ask[Tasks](ctx, c, "GET", "/v1/tasks", nil)
 }
 
+// EventKernels returns the event kernels of all guests.
+func (c *Client) EventKernels(ctx context.Context) ([]EventKernel, error) {
+	return ask[[]EventKernel](ctx, c, "GET", "/v1/event-kernels", nil)
+}
+
 // UpdateGPU changes how a GPU is shared, at once.
 func (c *Client) UpdateGPU(ctx context.Context, name string, u GPUUpdate) (GPU, error) {
 	return ask[GPU](ctx, c, "PATCH", "/v1/gpus/"+url.PathEscape(name), u)

@@ -98,6 +98,7 @@ var routes = []route{
 		}
 		return t, nil
 	}},
+	{method: "GET", path: "/v1/event-kernels", role: access.Viewer, serve: serveEventKernels},
 	{method: "GET", path: "/v1/gpus", role: access.Viewer, serve: func(h Host, _ *http.Request) (any, error) { return h.GPUs(), nil }},
 	{method: "GET", path: "/v1/gpus/{name}", role: access.Viewer, serve: func(h Host, r *http.Request) (any, error) { return h.GPU(r.PathValue("name")) }},
 	{method: "PATCH", path: "/v1/gpus/{name}", role: access.Operator, serve: func(h Host, r *http.Request) (any, error) {

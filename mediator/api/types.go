@@ -138,7 +138,13 @@ type VM struct {
 	// KernelTimeLimit is the GPU time after which a kernel is ended; 0 means none.
 	KernelTimeLimit time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	Preemption      Preemption    `json:"preemption"`
-	Control         Control       `json:"control"`
+	// EventKernels are those that are registered now, by number. Events counts the events of all that
+	// there were, EventsDropped the rings that found no free entry, and EventsStray those of no kernel.
+	EventKernels  []EventKernel `json:"event_kernels,omitempty"`
+	Events        uint64        `json:"events,omitempty"`
+	EventsDropped uint64        `json:"events_dropped,omitempty"`
+	EventsStray   uint64        `json:"events_stray,omitempty"`
+	Control       Control       `json:"control"`
 	// Confinement separates the guest's processes from others and the host; nil if nothing does.
 	Confinement *Confinement `json:"confinement,omitempty"`
 }

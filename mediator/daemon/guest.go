@@ -68,6 +68,7 @@ type guest struct {
 	// reportedDoorbells is the largest count that was reported, since what a guest's page says may go
 	// back.
 	reportedDoorbells uint64
+	reportedEvents    ipc.EventSums
 }
 
 // receiveHello receives the introduction of a guest's process and takes over the control page that
@@ -272,6 +273,7 @@ func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
 		},
 		Control: g.control(), Peer: apiPeer(g.spec.Peer), Confinement: apiConfinement(g.spec.Sandbox),
 	}
+	v.EventKernels, v.Events, v.EventsDropped, v.EventsStray = g.eventKernels()
 	v.HeldBack = heldBack(&st, v.Attached && g.device.cordonNow().Draining)
 	v.Budget, v.OwnerBudget = g.budget.Status()
 	for _, id := range st.Groups {
@@ -282,6 +284,22 @@ func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
 		v.OnGPUs = g.onGPUs(now)
 	}
 	return v
+}
+
+// eventKernels returns the guest's event kernels as the API shows them, and the sums over all that
+// there were.
+func (g *guest) eventKernels() (list []api.EventKernel, ended, dropped, stray uint64) {
+	all, sums := g.page.EventKernels()
+	for _, k := range all {
+		list = append(list, api.EventKernel{
+			VM: g.spec.Name, Domain: g.domain.Name, Number: k.Number, Context: k.Context, GPU: g.spec.GPU.Name, Kernel: k.Name, Tier: api.TierEngine,
+			Resident: k.Resident, Events: k.Ended, Dropped: k.Dropped, Stray: k.Stray, P50Seconds: k.P50.Seconds(), P99Seconds: k.P99.Seconds(),
+		})
+	}
+	g.reportedEvents = ipc.EventSums{
+		Ended: max(g.reportedEvents.Ended, sums.Ended), Dropped: max(g.reportedEvents.Dropped, sums.Dropped), Stray: max(g.reportedEvents.Stray, sums.Stray),
+	}
+	return list, g.reportedEvents.Ended, g.reportedEvents.Dropped, g.reportedEvents.Stray
 }
 
 func apiErrorReasons(n *[ipc.ErrorReasons]uint64) api.ErrorReasons {

@@ -63,6 +63,16 @@ func placedMetric(name, help string, kind exposition.Kind, value func(*api.OnGPU
 	return placed{metric[api.OnGPU]{exposition.NewFamily(kind, "vgpud_vm_"+name, help, vmLabels...), value}, whole}
 }
 
+// residentKernels counts the guest's event kernels that are on the GPU.
+func residentKernels(v *api.VM) (n int) {
+	for i := range v.EventKernels {
+		if v.EventKernels[i].Resident {
+			n++
+		}
+	}
+	return n
+}
+
 var vmMetrics = []metric[api.VM]{
 	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately; compare it with the busy ratio, which is of the GPU's time.", gauge, func(v *api.VM) float64 { return v.Share }),
 	vmMetric("entitled_ratio", "What the guest's weight, cap and guarantee entitle it to among the active guests.", gauge, func(v *api.VM) float64 { return v.Entitled }),
@@ -88,6 +98,11 @@ var vmMetrics = []metric[api.VM]{
 	vmMetric("copied_bytes_total", "Bytes copied to, from and on the GPU.", counter, func(v *api.VM) float64 { return float64(v.CopiedBytes) }),
 	vmMetric("commands_total", "Commands fetched from the guest's rings.", counter, func(v *api.VM) float64 { return float64(v.Commands) }),
 	vmMetric("doorbells_total", "Doorbells that the guest rang.", counter, func(v *api.VM) float64 { return float64(v.Doorbells) }),
+	vmMetric("event_kernels", "Event kernels that the guest has registered.", gauge, func(v *api.VM) float64 { return float64(len(v.EventKernels)) }),
+	vmMetric("event_kernels_resident", "Event kernels whose doorbells the GPU polls now.", gauge, func(v *api.VM) float64 { return float64(residentKernels(v)) }),
+	vmMetric("events_total", "Events of event kernels that ran to their end.", counter, func(v *api.VM) float64 { return float64(v.Events) }),
+	vmMetric("events_dropped_total", "Rings for event kernels that found no free entry.", counter, func(v *api.VM) float64 { return float64(v.EventsDropped) }),
+	vmMetric("events_stray_total", "Rings on numbers that no event kernel had.", counter, func(v *api.VM) float64 { return float64(v.EventsStray) }),
 	vmMetric("priority_ceiling", "The highest priority that the guest's launches may have, 0 to 15.", gauge, func(v *api.VM) float64 { return float64(v.PriorityCeiling) }),
 	vmMetric("evictions_total", "Times a kernel of the guest was taken off the GPU with work undone.", counter, func(v *api.VM) float64 { return float64(v.Preemption.Evictions) }),
 	vmMetric("eviction_seconds_total", "Time from when kernels of the guest were told to leave the GPU until they had left.", counter, func(v *api.VM) float64 { return v.Preemption.EvictionSeconds }),

@@ -10,6 +10,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/internal/futex"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -159,12 +160,26 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 			continue
 		}
 		looked = now
-		if _, err := ek.EventKernelCounts(); err != nil {
+		list, err := ek.EventKernelCounts()
+		if err != nil {
 			continue // the GPU is lost, which others notice
 		}
+		x.showEvents(list)
 		if err := x.o.Context.Fault(); err != nil {
 			x.do(func() { x.fail(err) })
 			return
+		}
+	}
+}
+
+// showEvents tells the daemon of the context's event kernels.
+func (x *Executor) showEvents(list []gpu.EventKernelCounts) {
+	for _, k := range list {
+		if x.slot.EventNumbers()&(1<<k.Number) != 0 {
+			x.o.Page.SetEventKernel(ipc.EventKernel{
+				Number: k.Number, Context: x.o.Slot, Name: k.Kernel, Resident: k.Resident,
+				Ended: k.Ended, Dropped: k.Dropped, Stray: k.Stray, P50: k.P50, P99: k.P99,
+			})
 		}
 	}
 }

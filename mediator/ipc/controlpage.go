@@ -19,18 +19,20 @@ const MaxContexts = 32
 
 const (
 	pageMagic   = 0x6770_7676 // "vvpg"
-	pageVersion = 3
+	pageVersion = 4
 	lineBytes   = 64 // a cache line
 
 	// ControlPageBytes is the size of a guest's control page.
-	ControlPageBytes = contextsBytes + launchAreaBytes + workAreaBytes
+	ControlPageBytes = contextsBytes + launchAreaBytes + workAreaBytes + eventAreaBytes
 
 	contextsBytes = 3*lineBytes + MaxContexts*contextBytes
 )
 
 // pageBytes is the size of a page by its version. Each version extends the one before: version 2 by
-// launch slots, version 3 by work logs. A vm keeps its page when serve and its executors are newer.
-var pageBytes = [...]int64{1: contextsBytes, 2: contextsBytes + launchAreaBytes, pageVersion: ControlPageBytes}
+// launch slots, version 3 by work logs, version 4 by event kernels. A vm keeps its page when serve and its executors are newer.
+var pageBytes = [...]int64{
+	1: contextsBytes, 2: contextsBytes + launchAreaBytes, 3: contextsBytes + launchAreaBytes + workAreaBytes, pageVersion: ControlPageBytes,
+}
 
 // ControlPage is a guest's control page. Its methods may be called from any goroutine of any
 // process that maps it. Each word has one writer, which the method that writes it names.
@@ -40,6 +42,7 @@ type ControlPage struct {
 	l          *pageLayout
 	launches   *launchArea // nil on a page of version 1
 	work       *workArea   // nil before version 3
+	events     *eventArea  // nil before version 4
 	slots      [MaxLaunchSlots]LaunchSlot
 	suspension suspensionFile
 }
@@ -179,6 +182,9 @@ func mapPage(f *os.File, version int) (*ControlPage, error) {
 	}
 	if version >= 3 {
 		p.work = workAreaOf(mem)
+	}
+	if version >= 4 {
+		p.events = eventAreaOf(mem)
 	}
 	return p, nil
 }

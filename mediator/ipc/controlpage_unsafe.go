@@ -11,6 +11,8 @@ const (
 	_ = uint(unsafe.Sizeof(launchArea{}) - launchAreaBytes)
 	_ = uint(workAreaBytes - unsafe.Sizeof(workArea{}))
 	_ = uint(unsafe.Sizeof(workArea{}) - workAreaBytes)
+	_ = uint(eventAreaBytes - unsafe.Sizeof(eventArea{}))
+	_ = uint(unsafe.Sizeof(eventArea{}) - eventAreaBytes)
 
 	_ = uint(32 - MaxContexts) // bits of pageLayout.disabled
 )
@@ -21,10 +23,16 @@ func launchAreaOf(mem []byte) *launchArea {
 	return (*launchArea)(unsafe.Pointer(unsafe.SliceData(area)))
 }
 
-// workAreaOf returns the work logs' part of a page of ControlPageBytes.
+// workAreaOf returns the work logs' part of a page that has it.
 func workAreaOf(mem []byte) *workArea {
-	area := mem[contextsBytes+launchAreaBytes : ControlPageBytes]
+	area := mem[contextsBytes+launchAreaBytes:][:workAreaBytes]
 	return (*workArea)(unsafe.Pointer(unsafe.SliceData(area)))
+}
+
+// eventAreaOf returns the event kernels' part of a page of ControlPageBytes.
+func eventAreaOf(mem []byte) *eventArea {
+	area := mem[contextsBytes+launchAreaBytes+workAreaBytes : ControlPageBytes]
+	return (*eventArea)(unsafe.Pointer(unsafe.SliceData(area)))
 }
 
 // layoutOf returns the page's first part. A mapping is aligned to a memory page, and at least

@@ -24,13 +24,16 @@ func (p *ControlPage) TakeEventNumber(slot int) (n int, ok bool) {
 
 // GiveEventNumber gives a number back. Its executor calls it.
 func (p *ControlPage) GiveEventNumber(slot, n int) {
+	p.dropEventKernels(1 << n)
 	p.l.contexts[slot].events.And(^uint32(1 << n))
 	p.l.events.And(^uint32(1 << n))
 }
 
 // FreeEventNumbers gives all numbers of a context back, whose executor ends or is gone.
 func (p *ControlPage) FreeEventNumbers(slot int) {
-	p.l.events.And(^p.l.contexts[slot].events.Swap(0))
+	own := p.l.contexts[slot].events.Swap(0)
+	p.dropEventKernels(own)
+	p.l.events.And(^own)
 }
 
 // EventNumbers returns the context's numbers, a bit each.
