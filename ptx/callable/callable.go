@@ -94,11 +94,13 @@ type module struct {
 	copier *rewrite.Copier
 	funcs  map[string]*function // with a body, by name
 
+	pointers *function // see pointed; nil until needed
+
 	targets map[string]bool // labels that something branches to, if others are dropped; see findLabels
 
 	clones map[*function]string // names of copies of device functions
 	order  []*function          // those copies, as they were first needed
-	added  int                  // instructions
+	added  int                  // instructions and functions, of all kernels together
 	made   []*ptx.Func          // of kernels
 	copies []*ptx.Func          // of device functions
 }

@@ -1,6 +1,7 @@
 package callable
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -146,6 +147,24 @@ func TestWaits(t *testing.T) {
 		if _, r := make1(t, kernelOf(body), Options{}); r[0].Waits != want {
 			t.Errorf("%s: Waits is %t, want %t", body, r[0].Waits, want)
 		}
+	}
+}
+
+// TestManyKernelsOfManyFunctions: a small module whose kernels all reach all of its functions does not
+// take time by the product.
+func TestManyKernelsOfManyFunctions(t *testing.T) {
+	const n = 2500
+	var src strings.Builder
+	src.WriteString(".version 8.3\n.target sm_90\n.address_size 64\n.func f0 () { ret; }\n")
+	for i := 1; i < n; i++ {
+		fmt.Fprintf(&src, ".func f%d () { call f%d; ret; }\n", i, i-1)
+	}
+	for i := range n {
+		fmt.Fprintf(&src, ".visible .entry k%d () { call f%d; ret; }\n", i, n-1)
+	}
+	_, reports := make1(t, src.String(), Options{})
+	if len(reports) != n || reports[0].Reason != None || reports[n-1].Reason != TooBig {
+		t.Errorf("%d kernels, the first %v, the last %v", len(reports), reports[0].Reason, reports[n-1].Reason)
 	}
 }
 

@@ -83,16 +83,22 @@ func (w *walk) run() {
 		work = append(work, visit{f, together})
 	}
 	come(w.entry, true)
-	instrs, vars, deepest := 0, map[*ptx.Var]bool{}, 0
+	vars, deepest := map[*ptx.Var]bool{}, 0
 	counted := map[*function]bool{}
+	spent := 0
 	for len(work) > 0 && w.reason == None {
 		v := work[len(work)-1]
 		work = work[:len(work)-1]
 		f := v.f
 		if !counted[f] {
 			counted[f] = true
-			if instrs += len(f.code.Instrs); instrs > maxInstrs {
+			n := 1 + len(f.code.Instrs) + len(f.vars)
+			if spent += n; spent > maxInstrs {
 				w.refuse(TooBig, "too many instructions with all functions called")
+				return
+			}
+			if w.module.added += n; w.module.added > maxAdded {
+				w.refuse(TooBig, "the module's kernels together")
 				return
 			}
 			w.combine(f, vars)
@@ -108,13 +114,10 @@ func (w *walk) run() {
 			come(c.to, v.together && f.uniform.Together(c.instr))
 		}
 		if f.indirect {
-			w.pointers(func(g *function) {
-				if !counted[g] {
-					counted[g] = true
-					w.combine(g, vars)
-					deepest = max(deepest, g.registers)
-				}
-			})
+			p := w.module.pointed()
+			w.module.added += len(p.vars)
+			w.add(p, vars)
+			deepest = max(deepest, p.registers)
 		}
 	}
 	for v := range vars {
@@ -123,20 +126,21 @@ func (w *walk) run() {
 		}
 	}
 	w.registers = w.entry.registers + deepest
-	w.module.added += instrs
-	if w.module.added > maxAdded {
-		w.refuse(TooBig, "the module's kernels together")
-	}
 }
 
 // combine adds what is known of one function.
 func (w *walk) combine(f *function, vars map[*ptx.Var]bool) {
+	if f != w.entry && f.exits {
+		w.refuse(ExitInFunction, f.code.Func.Name)
+	}
+	w.add(f, vars)
+}
+
+// add adds what is known of one function, or of all that a pointer may lead to.
+func (w *walk) add(f *function, vars map[*ptx.Var]bool) {
 	if f.reason != None {
 		w.refuse(f.reason, f.detail)
 		return
-	}
-	if f != w.entry && f.exits {
-		w.refuse(ExitInFunction, f.code.Func.Name)
 	}
 	w.block = w.block || f.shared || len(f.barriers) > 0
 	w.waits = w.waits || f.waits
@@ -178,25 +182,41 @@ func whole(in *ptx.Instr) bool {
 	return len(in.Operands) <= 1
 }
 
-// pointers checks the functions that a call through a pointer may reach: any of the module's.
-func (w *walk) pointers(reach func(*function)) {
-	for _, c := range w.module.prog.Codes {
-		f := w.module.funcs[c.Func.Name]
-		if c.Func.Entry {
+// pointed returns what is known of all functions that a call through a pointer may reach, any of the
+// module's, as if they were one.
+func (t *module) pointed() *function {
+	if t.pointers != nil {
+		return t.pointers
+	}
+	all := &function{}
+	t.pointers = all
+	seen := map[*ptx.Var]bool{}
+	for _, c := range t.prog.Codes {
+		f := t.funcs[c.Func.Name]
+		switch {
+		case c.Func.Entry:
 			continue
+		case f.reason != None:
+			all.refuse(f.reason, "%s", f.detail)
+		case f.needs || f.barred || f.warpDeep || f.exits:
+			all.refuse(IndirectCall, "%s may be reached through a pointer, and reads its place, exits, or has barriers or exchanges within a warp", c.Func.Name)
 		}
-		if f.needs || f.barred || f.warpDeep || f.exits {
-			w.refuse(IndirectCall, c.Func.Name+" may be reached through a pointer, and reads its place, exits, or has barriers or exchanges within a warp")
-			return
+		all.shared, all.waits, all.asyncs = all.shared || f.shared, all.waits || f.waits, all.asyncs || f.asyncs
+		all.registers = max(all.registers, f.registers)
+		for _, v := range f.vars {
+			if !seen[v] {
+				seen[v] = true
+				all.vars = append(all.vars, v)
+			}
 		}
-		reach(f)
 	}
-	for name, s := range w.module.prog.Globals {
-		if s.Kind == ptx.SymFunc && !s.Func.Entry && w.module.funcs[s.Func.Name] == nil && !builtins[name] {
-			w.refuse(IndirectCall, name+" may be reached through a pointer, and is not defined here")
-			return
+	// In the module's order, so that the same is reported each time.
+	for _, it := range t.m.Items {
+		if f, ok := it.(*ptx.Func); ok && !f.Entry && t.funcs[f.Name] == nil && !builtins[f.Name] {
+			all.refuse(IndirectCall, "%s may be reached through a pointer, and is not defined here", f.Name)
 		}
 	}
+	return all
 }
 
 // maxTraceSteps bounds the work of looking for waits in one function, per instruction.
@@ -214,9 +234,12 @@ func (f *function) mayWait(e *flow.Effects) bool {
 	if len(sources) == 0 || len(f.graph.Loops) == 0 {
 		return false
 	}
-	trace := f.graph.NewTrace(e)
+	trace, limit, spent := f.graph.NewTrace(e), maxTraceSteps*(len(f.code.Instrs)+1), 0
 	for l := range f.graph.Loops {
 		body := f.graph.Body(l)
+		if spent += len(body) + len(sources); spent > limit {
+			return true
+		}
 		inside := slices.DeleteFunc(slices.Clone(sources), func(i int) bool {
 			_, ok := slices.BinarySearch(body, f.graph.BlockOf(i))
 			return !ok
@@ -225,7 +248,7 @@ func (f *function) mayWait(e *flow.Effects) bool {
 			continue
 		}
 		trace.Run(body, inside, nil)
-		if trace.Steps() > maxTraceSteps*(len(f.code.Instrs)+1) {
+		if trace.Steps() > limit {
 			return true
 		}
 		for _, b := range f.graph.Leaving(body) {
