@@ -40,7 +40,7 @@ static void flat(CUstream s) {
   TRUE(memcmp(twice, in + 5, MOST) == 0);
 
   /* One that fails says which. Those before it were made. */
-  OK(cuMemsetD8(p, 0, BIG));
+  OK(cuMemsetD8Async(p, 0, BIG, s)); /* s does not wait for the legacy stream */
   size_t wrong[N] = {BIG, MOST, 1 << 30, 1, 1, 1};
   TRUE(failed(CUDA_ERROR_INVALID_VALUE, d, f, wrong, a, first, 2, s) == 2);
   OK(cuStreamSynchronize(s));

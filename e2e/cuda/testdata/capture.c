@@ -42,7 +42,7 @@ static void replay(CUgraph g, CUstream s) {
 
 /* One stream, all that can be captured in it. */
 static void sequence(CUstream s, CUdeviceptr a, CUdeviceptr b) {
-  OK(cuMemsetD32(a, 1, N));
+  OK(cuMemsetD32Async(a, 1, N, s)); /* s does not wait for the legacy stream */
   want_status(s, CU_STREAM_CAPTURE_STATUS_NONE);
   OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
   want_status(s, CU_STREAM_CAPTURE_STATUS_ACTIVE);

@@ -121,7 +121,7 @@ int main(void) {
   TRUE(current == standard);
   WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolTrimTo(own, 0));
   WANT(CUDA_ERROR_INVALID_VALUE, cuMemPoolDestroy(standard));
-  OK(cuMemsetD32(a, 1, 1024)); /* it is still there */
+  OK(cuMemsetD32Async(a, 1, 1024, s)); /* it is still there */
   OK(cuMemFreeAsync(a, s));
   OK(cuMemFreeAsync(b, s));
   props.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
