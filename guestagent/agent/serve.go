@@ -153,6 +153,8 @@ func (a *Agent) serve(ctx context.Context, c allot.Conn) {
 			err = c.Send(a.kernels(r.From))
 		case allot.OpMissing:
 			err = c.Send(a.missing.reply())
+		case allot.OpEvents:
+			err = a.lendEvents(c, r.Address)
 		case allot.OpOpen:
 			if err = c.SetDeadline(time.Time{}); err == nil {
 				a.lend(ctx, c, r)
@@ -174,6 +176,37 @@ func (a *Agent) status() allot.Reply {
 		return allot.Reply{Error: err.Error()}
 	}
 	return allot.Reply{Status: b}
+}
+
+// lendEvents gives what stands in for a network card the event area of a device that programs have
+// open. It keeps the descriptor for as long as it likes.
+func (a *Agent) lendEvents(c allot.Conn, address string) error {
+	area, err := a.eventArea(address)
+	if err != nil {
+		return c.Send(allot.Reply{Error: err.Error()})
+	}
+	return c.Send(allot.Reply{}, int(area.Fd()))
+}
+
+// eventArea returns the event area of a device.
+func (a *Agent) eventArea(address string) (*os.File, error) {
+	address, err := a.findDevice(address)
+	if err != nil {
+		return nil, err
+	}
+	s := a.sharedAt(address)
+	if s == nil {
+		return nil, fmt.Errorf("virtual GPU %s: no program has it open", address)
+	}
+	bus, ok := s.bus.(interface{ EventArea() (*os.File, error) })
+	if !ok {
+		return nil, fmt.Errorf("virtual GPU %s has no event area", address)
+	}
+	area, err := bus.EventArea()
+	if err != nil {
+		return nil, fmt.Errorf("virtual GPU %s: %w", address, err)
+	}
+	return area, nil
 }
 
 // lend gives a program its part of a device as long as it is connected.

@@ -351,3 +351,53 @@ func TestListen(t *testing.T) {
 	}
 	check(t, l.Close())
 }
+
+// eventLender has an event area of its own, as a polled function has.
+type eventLender struct {
+	agent.Lender
+	area *os.File
+}
+
+func (l eventLender) EventArea() (*os.File, error) { return l.area, nil }
+
+// TestEventArea: what stands in for a network card gets the event area's descriptor alone, once a
+// program has the device open; without an area it is told so.
+func TestEventArea(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		area, err := os.CreateTemp(t.TempDir(), "area")
+		check(t, err)
+		defer func() { check(t, area.Close()) }()
+		check(t, area.Truncate(abi.EventAreaBytes))
+		o := agent.Options{Open: func(context.Context, string) (agent.Lender, error) {
+			h, err := drivertest.NewHost(drivertest.Options{Features: abi.AllFeatures, Kernels: kernels(0)})
+			if err != nil {
+				return nil, err
+			}
+			bus, err := drivertest.NewShareable(h)
+			if err != nil || !has {
+				return bus, err
+			}
+			return eventLender{bus, area}, nil
+		}}
+		g := start(t, kernels(0), o, address)
+		if _, err := driver.DialEventArea(driver.AgentOptions{Socket: g.socket}); err == nil || !strings.Contains(err.Error(), "no program has it open") {
+			t.Errorf("of a device that nobody has open: %v", err)
+		}
+		_, dev := g.dial(t, allot.Ask{Channels: 3})
+		f, err := driver.DialEventArea(driver.AgentOptions{Socket: g.socket})
+		if !has {
+			if err == nil || !strings.Contains(err.Error(), "no event area") {
+				t.Errorf("of a device without one: %v", err)
+			}
+		} else if check(t, err); err == nil {
+			_, err := area.WriteAt([]byte("event"), 4096)
+			check(t, err)
+			b := make([]byte, 5)
+			if _, err := f.ReadAt(b, 4096); err != nil || string(b) != "event" {
+				t.Errorf("the area shows %q, %v", b, err)
+			}
+			check(t, f.Close())
+		}
+		check(t, dev.Close())
+	}
+}

@@ -27,6 +27,9 @@ const (
 	OpOpen = "open"
 	// OpSet writes a register of the tenant's slots and returns the device's error code.
 	OpSet = "set"
+	// OpEvents asks for the descriptor of a device's event area, for what stands in for a network
+	// card. It is that of the area alone, so the agent refuses where it has none: with vfio.
+	OpEvents = "events"
 	// OpStatus asks what the agent knows about its devices.
 	OpStatus = "status"
 	// OpKernels asks what the agent knows about kernels, in pages that start at From.
@@ -96,6 +99,8 @@ type Grant struct {
 	Allotment Allotment `json:"allotment"`
 	// BARs are the places of BAR0 and BAR2 in their descriptors.
 	BARs [2]Region `json:"bars"`
+	// Events is the place of BAR4 in BAR0's descriptor, where that has all BARs.
+	Events *Region `json:"events,omitempty"`
 	// Preempt is the agent's setting for preemptible kernels; without one they are off.
 	Preempt *Preempt `json:"preempt,omitempty"`
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/allot"
+	"vgpud/guestagent/vfio"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/vfio/vfiouser"
 )
@@ -71,7 +72,51 @@ func DialAgent(ctx context.Context, o AgentOptions) (*AgentBus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open a part of a virtual GPU: %w", err)
 	}
+	if b.area.b == nil {
+		o.Address = reply.Grant.Address
+		if err := b.mapEventArea(o); err != nil {
+			return nil, errors.Join(fmt.Errorf("open a part of a virtual GPU: %w", err), b.Close())
+		}
+	}
 	return b, nil
+}
+
+// mapEventArea maps BAR4 from a descriptor of its own, if the agent has one: it may be older, and the
+// device may have no event area.
+func (b *AgentBus) mapEventArea(o AgentOptions) error {
+	f, err := DialEventArea(o)
+	if err != nil {
+		return nil // the device is used without
+	}
+	area, err := unix.Mmap(int(f.Fd()), 0, abi.EventAreaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return errors.Join(fmt.Errorf("map BAR4: %w", err), f.Close())
+	}
+	b.area.b = area
+	b.closers = append(b.closers, f)
+	return nil
+}
+
+// DialEventArea asks the agent for the descriptor of a device's event area, and for nothing else: for
+// what stands in for a network card. A program must have the device open. The caller maps
+// [abi.EventAreaBytes] from its start, and closes it.
+func DialEventArea(o AgentOptions) (*os.File, error) {
+	if o.Socket == "" {
+		o.Socket = allot.DefaultSocket
+	}
+	conn, err := allot.Dial(o.Socket)
+	if err != nil {
+		return nil, err
+	}
+	_, files, err := conn.Question(allot.Request{Op: allot.OpEvents, Address: o.Address}, agentTimeout)
+	if err = errors.Join(err, conn.Close()); err == nil && len(files) != 1 {
+		err = fmt.Errorf("the agent answers with %d descriptors", len(files))
+	}
+	if err != nil {
+		allot.CloseAll(files)
+		return nil, fmt.Errorf("open the event area of a virtual GPU: %w", err)
+	}
+	return files[0], nil
 }
 
 // ignoreClosed returns err, or nil if it says that something was closed before.
@@ -115,6 +160,14 @@ func newAgentBus(conn allot.Conn, g *allot.Grant, files []*os.File) (_ *AgentBus
 		}
 	}
 	b.shared.place()
+	if r := g.Events; r != nil {
+		if r.Bytes != abi.EventAreaBytes {
+			return nil, fmt.Errorf("BAR4 has %d bytes, want %d", r.Bytes, abi.EventAreaBytes)
+		}
+		if b.area.b, err = unix.Mmap(int(files[0].Fd()), r.Offset, r.Bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+			return nil, fmt.Errorf("map BAR4: %w", err)
+		}
+	}
 	if len(b.registers.b) != abi.BAR0Size {
 		return nil, fmt.Errorf("BAR0 has %d bytes, want %d", len(b.registers.b), abi.BAR0Size)
 	}
@@ -214,6 +267,13 @@ func (b *PCIBus) Lend(a allot.Allotment, state *vfiouser.Eventfd) (g allot.Grant
 			}
 			fds = append(fds, b.vfio.FD())
 		}
+		if b.area.b != nil {
+			r := allot.Region{Bytes: len(b.area.b)}
+			if r.Offset, err = b.vfio.Offset(vfio.RegionBAR4); err != nil {
+				return g, nil, err
+			}
+			g.Events = &r
+		}
 	} else {
 		for _, f := range b.files {
 			fds = append(fds, int(f.Fd()))
@@ -227,6 +287,22 @@ func (b *PCIBus) Lend(a allot.Allotment, state *vfiouser.Eventfd) (g allot.Grant
 		}
 	}
 	return g, fds, nil
+}
+
+// EventArea returns the descriptor of BAR4, which stays the bus's: of it alone, for what stands in for
+// a network card.
+func (b *PCIBus) EventArea() (*os.File, error) {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	switch {
+	case b.ended() != nil:
+		return nil, b.ended()
+	case b.eventFile != nil:
+		return b.eventFile, nil
+	case b.area.b != nil:
+		return nil, errors.New("the event area has no descriptor of its own: the device is open through vfio, whose descriptor reaches all of it")
+	}
+	return nil, errors.New("the device has no event area")
 }
 
 func (b *AgentBus) outside() {}

@@ -26,6 +26,7 @@ type function struct {
 	vendor, device, class string
 	driver, group         string
 	noBAR2                bool
+	bar4                  bool // an event area
 }
 
 var ours = function{vendor: "0x7667", device: "0x0001", class: "0x120000"}
@@ -44,9 +45,14 @@ func tree(t testing.TB, functions map[string]function) driver.PCI {
 			bar2 = "0x0000000000000000 0x0000000000000000 0x0000000000000000"
 		}
 		none := "0x0000000000000000 0x0000000000000000 0x0000000000000000\n"
+		bar4 := none
+		if f.bar4 {
+			bar4 = fmt.Sprintf("0x0000000090000000 0x%016x 0x000000000014220c\n", 0x90000000+abi.EventAreaBytes-1)
+			check(t, os.WriteFile(filepath.Join(dir, "resource4"), make([]byte, abi.EventAreaBytes), 0o644))
+		}
 		for name, text := range map[string]string{
 			"vendor": f.vendor + "\n", "device": f.device + "\n", "class": f.class + "\n", "enable": "0\n",
-			"resource":        "0x00000000fea00000 0x00000000fea0ffff 0x0000000000040200\n" + none + bar2 + "\n" + none + none + none + none,
+			"resource":        "0x00000000fea00000 0x00000000fea0ffff 0x0000000000040200\n" + none + bar2 + "\n" + none + bar4 + none + none,
 			"resource0":       string(registers()),
 			"resource2":       string(make([]byte, abi.MinSharedBytes)),
 			"driver_override": "(null)\n",
@@ -352,4 +358,31 @@ func TestDoorbellAllocatesNothing(t *testing.T) {
 		t.Errorf("a doorbell allocates %v times", n)
 	}
 	check(t, bus.Close())
+}
+
+// TestEventAreaOfPCI: a function with BAR4 has an event area, whose descriptor is that of the area
+// alone, and one without has none.
+func TestEventAreaOfPCI(t *testing.T) {
+	for _, has := range []bool{true, false} {
+		f := ours
+		f.bar4 = has
+		p := tree(t, map[string]function{address: f})
+		p.Access = driver.AccessPolling
+		bus := must[*driver.PCIBus](t)(driver.OpenPCI(t.Context(), p, ""))
+		file, err := bus.EventArea()
+		if has != (err == nil) || has != (len(bus.Events()) == abi.EventAreaBytes) {
+			t.Errorf("BAR4 %v: %d bytes, %v", has, len(bus.Events()), err)
+		}
+		if has {
+			bus.Events()[5] = 7
+			b := make([]byte, 6)
+			if _, err := file.ReadAt(b, 0); err != nil || b[5] != 7 {
+				t.Errorf("the descriptor shows %v, %v", b, err)
+			}
+			if st, err := file.Stat(); err != nil || st.Size() != abi.EventAreaBytes {
+				t.Errorf("the descriptor is of %v, %v", st, err)
+			}
+		}
+		check(t, bus.Close())
+	}
 }
