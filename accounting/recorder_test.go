@@ -201,7 +201,7 @@ func TestRecorderNotify(t *testing.T) {
 			if got != c.want {
 				t.Errorf("notified %s, a phase of %v, want %v", c.name, got, c.want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatalf("notified %s: the phase goes on", c.name)
 		}
 		now.AwaitWaiters(1)
@@ -225,7 +225,7 @@ func TestRecorderNotifyMeanwhile(t *testing.T) {
 		if got != 10*ms/4 {
 			t.Errorf("a phase of %v", got)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the phase goes on")
 	}
 	if err := end(false); err != nil {

@@ -46,7 +46,7 @@ func startSample(t *testing.T, variable string, o vfiouser.ClientOptions) (*vfio
 // attach attaches to a server that may not listen yet.
 func attach(t *testing.T, path string, o vfiouser.ClientOptions) *vfiouser.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()

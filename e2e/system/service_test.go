@@ -40,7 +40,7 @@ func TestService(t *testing.T) {
 		t.Helper()
 		b := make([]byte, 1<<10)
 		for {
-			if err := manager.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+			if err := manager.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 				t.Fatal(err)
 			}
 			n, err := manager.Read(b)

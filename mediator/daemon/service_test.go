@@ -297,7 +297,7 @@ func (d *daemon) executors(name string) map[int]int {
 // until waits until ask returns true.
 func until(t *testing.T, what string, ask func() bool) {
 	t.Helper()
-	limit, again := time.NewTimer(30*time.Second), time.NewTicker(2*ms)
+	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(2*ms)
 	defer limit.Stop()
 	defer again.Stop()
 	for !ask() {

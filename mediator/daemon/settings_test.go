@@ -324,7 +324,7 @@ func TestUnexpectedState(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), "remove it") {
 				t.Errorf("read: %v", err)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal("what is there is read for ever")
 		}
 		d = startDaemon(t, dir)

@@ -388,7 +388,7 @@ func TestSuspendUntilDoesNotBlock(t *testing.T) {
 			if err == nil {
 				t.Error(path, "was written to")
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(2 * time.Minute):
 			t.Fatal(path, "is waited for")
 		}
 	}
@@ -424,7 +424,7 @@ func TestWakeWithoutAChange(t *testing.T) {
 		if err := page.Close(); err != nil {
 			t.Error(err)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("it is asleep")
 	}
 }

@@ -170,7 +170,7 @@ func (s *scene) wantUsed(want ...time.Duration) {
 // until waits for something that other goroutines do.
 func until(t testing.TB, what string, ask func() bool) {
 	t.Helper()
-	limit, again := time.NewTimer(30*time.Second), time.NewTicker(2*ms)
+	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(2*ms)
 	defer limit.Stop()
 	defer again.Stop()
 	for !ask() {

@@ -48,7 +48,7 @@ func TestIntentOverAPipe(t *testing.T) {
 		if err == nil {
 			t.Error("it is taken for a note")
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("it is waited for")
 	}
 }

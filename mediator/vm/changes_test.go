@@ -17,7 +17,7 @@ func dialAsDaemon(t *testing.T, path string) *ipc.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := conn.ReceiveWithin(10 * time.Second)
+	m, err := conn.ReceiveWithin(2 * time.Minute)
 	if err != nil || m.Kind != ipc.KindHello {
 		t.Fatalf("first message %q, %v", m.Kind, err)
 	}
@@ -30,7 +30,7 @@ func dialAsDaemon(t *testing.T, path string) *ipc.Conn {
 // wantMessage waits for the next message.
 func wantMessage(t *testing.T, daemon *ipc.Conn, want ipc.Kind, what string) {
 	t.Helper()
-	if m, err := daemon.ReceiveWithin(10 * time.Second); err != nil || m.Kind != want {
+	if m, err := daemon.ReceiveWithin(2 * time.Minute); err != nil || m.Kind != want {
 		t.Fatalf("%s: the daemon receives %q, %v; want %q", what, m.Kind, err, want)
 	}
 }

@@ -117,7 +117,7 @@ func testExecutors(t *testing.T) *executors {
 func create(t *testing.T, b *executors, ref vgpu.ContextRef, not int) (pid int) {
 	t.Helper()
 	b.CreateContext(vgpu.Context{ContextRef: ref})
-	limit, again := time.NewTimer(30*time.Second), time.NewTicker(time.Millisecond)
+	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(time.Millisecond)
 	defer limit.Stop()
 	defer again.Stop()
 	slot := b.page.Context(ref.Slot)

@@ -51,7 +51,7 @@ func floatingExecutors(t *testing.T) (b *executors, dial func() *ipc.Conn) {
 func next(t *testing.T, conn *ipc.Conn, kind ipc.Kind, v any) {
 	t.Helper()
 	for {
-		m, err := conn.ReceiveWithin(30 * time.Second)
+		m, err := conn.ReceiveWithin(2 * time.Minute)
 		if err != nil {
 			t.Fatalf("wait for %s: %v", kind, err)
 		}
@@ -111,7 +111,7 @@ func TestContextsWaitForTheirGPU(t *testing.T) {
 	}
 	answer(t, serve, ipc.Place{Slot: 3, Generation: 5, GPU: 1, Number: 6, Granted: 100})
 	slot := b.pages[1].Context(3)
-	limit, again := time.NewTimer(30*time.Second), time.NewTicker(time.Millisecond)
+	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(time.Millisecond)
 	defer limit.Stop()
 	defer again.Stop()
 	for slot.State() != ipc.ContextReady {

@@ -32,7 +32,7 @@ func pipe(t *testing.T) (r, w *os.File) {
 // wantClosed waits until no copy of a pipe's writing end is left.
 func wantClosed(t *testing.T, r *os.File) {
 	t.Helper()
-	if err := r.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := r.SetReadDeadline(time.Now().Add(2 * time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := r.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
@@ -120,7 +120,7 @@ func TestHandlesReachEveryDaemon(t *testing.T) {
 	}
 	wantHandles := func(conn *ipc.Conn, slot, files int) {
 		t.Helper()
-		m, err := conn.ReceiveWithin(10 * time.Second)
+		m, err := conn.ReceiveWithin(2 * time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}

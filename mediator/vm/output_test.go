@@ -65,7 +65,7 @@ func TestExecutorOutput(t *testing.T) {
 	logged := make(chan slog.Record, 1000)
 	b.log = slog.New(records{slog.DiscardHandler, logged})
 	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 1, Generation: 1}})
-	limit := time.NewTimer(30 * time.Second)
+	limit := time.NewTimer(2 * time.Minute)
 	defer limit.Stop()
 	levels := make(map[string]slog.Level)
 	for {

@@ -67,7 +67,7 @@ func TestLogOutlivesItsReader(t *testing.T) {
 	if err := errors.Join(cmd.Start(), pipes[0][1].Close(), pipes[1][1].Close()); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() }) // ends the reads below
+	limit := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }) // ends the reads below
 	defer limit.Stop()
 	answer := make([]byte, len("ready\n"))
 	for step := range 3 {

@@ -328,7 +328,7 @@ func TestAutomaskedInterruptIsUnmaskedByEventfd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	s := dev.Session()
 	s.Trigger(vfiouser.IRQINTx, 0)

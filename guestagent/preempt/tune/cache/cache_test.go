@@ -220,7 +220,7 @@ func TestPipe(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("a pipe is waited for")
 	}
 	if err := held.Close(); err != nil {
