@@ -262,14 +262,11 @@ func (d *daemon) guest(name string) *guest {
 	return g
 }
 
-// charge charges a guest GPU time, by a phase in which one of its contexts had the GPU.
+// charge charges a guest GPU time. A phase in which one of its contexts had the GPU would also stand
+// for the time before that the daemon's own sampler did not watch.
 func (d *daemon) charge(name string, used time.Duration) {
 	d.t.Helper()
-	const group = 99
-	slot := d.guest(name).page.Context(ipc.MaxContexts - 1)
-	slot.SetReady(group)
-	d.service.devices[0].loop.PollEnded(&accounting.Phase{End: used, Groups: []accounting.GroupTime{{Group: group, Busy: used, Runs: 1}}})
-	slot.Free()
+	d.guest(name).sched.ChargeUnwatched(used)
 }
 
 func (d *daemon) vm(name string) api.VM {

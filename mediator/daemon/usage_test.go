@@ -32,7 +32,16 @@ func (d *daemon) usage(by string) api.Usage {
 // a second old.
 func (d *daemon) used(what string, want time.Duration) {
 	d.t.Helper()
-	until(d.t, what, func() bool { return math.Abs(d.usage("vm").Total.GPUSeconds-want.Seconds()) < 1e-5 })
+	var got api.Usage
+	defer func() {
+		if d.t.Failed() {
+			d.t.Logf("%s: want %v, got %+v", what, want, got)
+		}
+	}()
+	until(d.t, what, func() bool {
+		got = d.usage("vm")
+		return math.Abs(got.Total.GPUSeconds-want.Seconds()) < 1e-5
+	})
 }
 
 // TestUsageOutlivesGuests checks that what a guest used is recorded when it has ended, by its own
