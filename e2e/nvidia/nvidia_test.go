@@ -62,7 +62,7 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 				r := f.Row(id)
 				if r == nil {
 					if !hardwareOnly[id] {
-						t.Errorf("no row %s", id)
+						t.Errorf("no row %s\n%s", id, progress.String())
 					}
 					continue
 				}
