@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"strings"
 	"time"
+	"vgpud/e2e/papers/goals"
 
 	results "vgpud/e2e/nvidia/report"
 	"vgpud/e2e/papers/case/live"
@@ -26,9 +27,9 @@ const liveFile = "case-live.json"
 type livePage struct {
 	// Machine is where the live_ rows, begin_us and launch_added were measured, and GPUs where the
 	// gpu_ rows were; "" before.
-	Machine string `json:"machine"`
-	GPUs    string `json:"gpus"`
-	Rows    []row  `json:"rows"`
+	Machine string      `json:"machine"`
+	GPUs    string      `json:"gpus"`
+	Rows    []goals.Row `json:"rows"`
 }
 
 // The live host: W1 at 1:64 of its memory, and at 1:4 of its time, so that a batch takes 28 s where a GPU
@@ -86,7 +87,7 @@ func runLive(ctx context.Context, dir, program string, runs int) (err error) {
 }
 
 // liveRows measures the rows.
-func liveRows(ctx context.Context, h *live.Host, runs int) ([]row, error) {
+func liveRows(ctx context.Context, h *live.Host, runs int) ([]goals.Row, error) {
 	kernel, err := live.Calibrate(ctx, &h.Options, liveShape, 20, 120)
 	if err != nil {
 		return nil, err
@@ -128,11 +129,11 @@ func liveRows(ctx context.Context, h *live.Host, runs int) ([]row, error) {
 	added := measured("launch_added", scaled(stat{launches.Added(), statOf(launches.Pairs).spread}), len(launches.Pairs))
 	added.Beside = fmt.Sprintf("medians of %d empty kernels each: %.2f µs, and %.2f µs where they float",
 		len(launches.Plain), 1e6*live.Median(launches.Plain), 1e6*live.Median(launches.Floating))
-	rows := []row{sa, crashed, begin, added}
+	rows := []goals.Row{sa, crashed, begin, added}
 	for i := range rows {
 		r := &rows[i]
 		r.Command = "go run ./e2e/papers/case -live docs/results"
-		if r.missed() {
+		if r.Missed() {
 			r.Why = liveWhys[r.ID]
 		}
 		fmt.Printf("%s: %.4g %s, goal %s, met %v (%s)\n", r.ID, *r.Value, r.Unit, r.Goal, *r.Met, r.Beside)
@@ -172,17 +173,17 @@ func updateLive(dir string, change func(*livePage)) error {
 
 // put adds rows, in place of older ones, in the order of the goals. A row that is missed keeps the why
 // of the older one if it has none.
-func (p *livePage) put(rows []row) {
-	of := make(map[string]row)
+func (p *livePage) put(rows []goals.Row) {
+	of := make(map[string]goals.Row)
 	for _, r := range append(p.Rows, rows...) {
-		if old := of[r.ID]; r.missed() && r.Why == "" {
+		if old := of[r.ID]; r.Missed() && r.Why == "" {
 			r.Why = old.Why
 		}
 		of[r.ID] = r
 	}
 	p.Rows = nil
-	for _, g := range goals {
-		if r, ok := of[g.id]; ok {
+	for _, g := range goalSet.Goals {
+		if r, ok := of[g.ID]; ok {
 			p.Rows = append(p.Rows, r)
 		}
 	}
@@ -197,9 +198,9 @@ func takeGPU(dir, from string) error {
 	if err != nil {
 		return err
 	}
-	var rows []row
+	var rows []goals.Row
 	for _, x := range f.Rows {
-		if !strings.HasPrefix(x.ID, "gpu_") || goalOf(x.ID) == nil {
+		if !strings.HasPrefix(x.ID, "gpu_") || goalSet.Of(x.ID) == nil {
 			continue
 		}
 		v := stat{x.Value, x.Spread}
@@ -208,7 +209,7 @@ func takeGPU(dir, from string) error {
 		}
 		r := measured(x.ID, v, x.Runs)
 		r.Command, r.Beside, r.Why = x.Command, x.How, x.Why
-		if r.missed() && r.Why == "" {
+		if r.Missed() && r.Why == "" {
 			r.Why = liveWhys[r.ID]
 		}
 		rows = append(rows, r)

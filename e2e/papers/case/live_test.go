@@ -11,6 +11,7 @@ import (
 
 	results "vgpud/e2e/nvidia/report"
 	"vgpud/e2e/papers/case/live"
+	"vgpud/e2e/papers/goals"
 )
 
 // TestW1IsTheModels: what runs with real processes is what is simulated.
@@ -30,7 +31,7 @@ func TestLiveFile(t *testing.T) {
 	dir := t.TempDir()
 	slow := measured("begin_us", stat{mean: 5000}, 3)
 	slow.Why = "see docs/results/case.md"
-	put := func(rows ...row) {
+	put := func(rows ...goals.Row) {
 		t.Helper()
 		if err := updateLive(dir, func(p *livePage) { p.put(rows) }); err != nil {
 			t.Fatal(err)

@@ -57,7 +57,7 @@ func (q *request) carryOut(ctx context.Context) error {
 	case q.jobs != "":
 		return writeJobs(q.jobs)
 	case q.checked != "":
-		return check(os.Stdout, q.checked)
+		return goalSet.Check(os.Stdout, q.checked)
 	}
 	r, err := everything(whole)
 	if err != nil {

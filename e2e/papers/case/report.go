@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+	"vgpud/e2e/papers/goals"
 
 	"vgpud/e2e/papers/parallel"
 	"vgpud/e2e/papers/plot"
@@ -26,7 +27,7 @@ var whole = extent{seeds: 20, mixes: 10_000, shares: 20}
 
 // report is all results.
 type report struct {
-	Rows    []row         `json:"rows"`
+	Rows    []goals.Row   `json:"rows"`
 	Figures []plot.Figure `json:"figures"`
 	// Tables are figures that are not drawn.
 	Tables []plot.Figure `json:"tables"`
@@ -58,7 +59,7 @@ func everything(x extent) (*report, error) {
 	}
 	r.Rows = append(r.Rows, safe...)
 	for i := range r.Rows {
-		if r.Rows[i].missed() {
+		if r.Rows[i].Missed() {
 			r.Rows[i].Why = whys[r.Rows[i].ID]
 		}
 	}
@@ -82,7 +83,7 @@ func everything(x extent) (*report, error) {
 }
 
 // batchRows are the rows about Rodinia.
-func batchRows(two, four *evaluation) (rows []row) {
+func batchRows(two, four *evaluation) (rows []goals.Row) {
 	for _, e := range []struct {
 		*evaluation
 		gpus string
@@ -114,7 +115,7 @@ func batchRows(two, four *evaluation) (rows []row) {
 	order := func(c *cell) float64 { return c.own.gain / c.alg3.gain }
 	alg := measured("alg3_alg2", four.all(func(c *cell) float64 { return c.alg3.gain / c.alg2.gain }), runs)
 	a, b := two.all(order).mean, four.all(order).mean
-	met := min(a, b) >= goalOf("alg3_alg2").limit
+	met := min(a, b) >= goalSet.Of("alg3_alg2").Limit
 	alg.Met = &met
 	stays := func(c *cell) float64 { return c.noIdle.gain / c.alg3.gain }
 	alg.Beside = fmt.Sprintf("own queue / algorithm 3's: %.3f on two GPUs, %.3f on four, where unused memory stays %.3f and %.3f; algorithm 3 / 2 on two GPUs: %.2f; the authors' own mixes %.2f",
@@ -150,7 +151,7 @@ func (e *evaluation) authors(value func(*cell) float64) (mean float64) {
 func scaled(s stat) stat { return stat{100 * s.mean, 100 * s.spread} }
 
 // networkRows are the rows about Darknet.
-func networkRows(nets []networkRun, gains [][3]float64) (rows []row) {
+func networkRows(nets []networkRun, gains [][3]float64) (rows []goals.Row) {
 	for _, n := range nets {
 		r := measured("sched_"+n.name, stat{mean: n.gain}, 1)
 		r.Beside = fmt.Sprintf("at half the host work %.2f, at double %.2f", n.half, n.double)
@@ -168,7 +169,7 @@ func networkRows(nets []networkRun, gains [][3]float64) (rows []row) {
 }
 
 // safetyRows are the rows about what must never happen.
-func safetyRows(x extent, two, four *evaluation) ([]row, error) {
+func safetyRows(x extent, two, four *evaluation) ([]goals.Row, error) {
 	found, err := parallel.Map(x.mixes, func(i int) (mishap, error) { return stir(uint64(i)), nil })
 	if err != nil {
 		return nil, err
@@ -206,7 +207,7 @@ func safetyRows(x extent, two, four *evaluation) ([]row, error) {
 	oom := measured("oom", stat{mean: float64(all.oom)}, x.mixes+batches)
 	oom.Beside = fmt.Sprintf("%d tasks, %d times more memory, %d moves to another GPU and %d to the host, %d deaths of guests, %d lost GPUs",
 		all.tasks, all.grown, all.moved, all.left, all.deaths, all.lost)
-	return []row{
+	return []goals.Row{
 		oom, measured("deadlock", stat{mean: float64(all.stuck)}, x.mixes),
 		measured("passed_worst", stat{mean: all.passed.Seconds()}, x.mixes+batches+len(fair)),
 		measured("weight_error", stat{mean: 100 * off}, len(fair)),
@@ -233,7 +234,7 @@ func (r *report) rowTable() string {
 			also = fmt.Sprintf("%.2f, %.2f", *row.Half, *row.Double)
 		}
 		met := "yes"
-		if row.missed() {
+		if row.Missed() {
 			met = "**no**"
 		}
 		spread := ""

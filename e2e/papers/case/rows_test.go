@@ -7,24 +7,25 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"vgpud/e2e/papers/goals"
 )
 
 // pages writes rows to a directory, as everything but live rows has them, after change.
-func pages(t *testing.T, change func(rows map[string]*row)) string {
+func pages(t *testing.T, change func(rows map[string]*goals.Row)) string {
 	t.Helper()
-	byID := make(map[string]*row)
-	for _, g := range goals {
-		if !g.live {
-			r := measured(g.id, stat{mean: g.limit}, 1)
-			byID[g.id] = &r
+	byID := make(map[string]*goals.Row)
+	for _, g := range goalSet.Goals {
+		if !g.Live {
+			r := measured(g.ID, stat{mean: g.Limit}, 1)
+			byID[g.ID] = &r
 		}
 	}
 	change(byID)
 	var page struct {
-		Rows []row `json:"rows"`
+		Rows []goals.Row `json:"rows"`
 	}
-	for _, g := range goals {
-		if r := byID[g.id]; r != nil {
+	for _, g := range goalSet.Goals {
+		if r := byID[g.ID]; r != nil {
 			page.Rows = append(page.Rows, *r)
 		}
 	}
@@ -47,23 +48,23 @@ func TestCheck(t *testing.T) {
 	no := false
 	for _, c := range []struct {
 		name   string
-		change func(rows map[string]*row)
+		change func(rows map[string]*goals.Row)
 		counts string
 		err    string
 	}{
-		{"all met", func(map[string]*row) {}, `{"met":24,"missed":0,"unmeasured":8}`, ""},
-		{"absent", func(rows map[string]*row) { delete(rows, "oom") }, `{"met":23,"missed":0,"unmeasured":8}`, "oom is absent"},
-		{"missed", func(rows map[string]*row) { rows["sa_2gpu"].Met = &no }, `{"met":23,"missed":1,"unmeasured":8}`, "sa_2gpu is missed"},
-		{"explained", func(rows map[string]*row) {
+		{"all met", func(map[string]*goals.Row) {}, `{"met":24,"missed":0,"unmeasured":8}`, ""},
+		{"absent", func(rows map[string]*goals.Row) { delete(rows, "oom") }, `{"met":23,"missed":0,"unmeasured":8}`, "oom is absent"},
+		{"missed", func(rows map[string]*goals.Row) { rows["sa_2gpu"].Met = &no }, `{"met":23,"missed":1,"unmeasured":8}`, "sa_2gpu is missed"},
+		{"explained", func(rows map[string]*goals.Row) {
 			rows["sa_2gpu"].Met, rows["sa_2gpu"].Why = &no, "see docs/results/case.md"
 		}, `{"met":23,"missed":1,"unmeasured":8}`, ""},
-		{"explained by a page that is not there", func(rows map[string]*row) {
+		{"explained by a page that is not there", func(rows map[string]*goals.Row) {
 			rows["sa_2gpu"].Met, rows["sa_2gpu"].Why = &no, "see docs/results/other.md"
 		}, `{"met":23,"missed":1,"unmeasured":8}`, "sa_2gpu is missed"},
-		{"not measured", func(rows map[string]*row) { rows["pass_us"].Met = nil }, `{"met":23,"missed":0,"unmeasured":9}`, "pass_us is not measured"},
+		{"not measured", func(rows map[string]*goals.Row) { rows["pass_us"].Met = nil }, `{"met":23,"missed":0,"unmeasured":9}`, "pass_us is not measured"},
 	} {
 		var out bytes.Buffer
-		err := check(&out, pages(t, c.change))
+		err := goalSet.Check(&out, pages(t, c.change))
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		if got := lines[len(lines)-1]; got != c.counts {
 			t.Errorf("%s: %s, want %s", c.name, got, c.counts)
@@ -72,8 +73,8 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.err)
 		}
 		for _, line := range lines[:len(lines)-1] {
-			var r row
-			if err := json.Unmarshal([]byte(line), &r); err != nil || goalOf(r.ID) == nil {
+			var r goals.Row
+			if err := json.Unmarshal([]byte(line), &r); err != nil || goalSet.Of(r.ID) == nil {
 				t.Errorf("%s: %s: %v", c.name, line, err)
 			}
 		}
@@ -99,7 +100,7 @@ func TestGoalsHoldAtOtherHostWork(t *testing.T) {
 // TestWrittenResultsAreComplete: docs/results has a row for each goal, and a reason for each that is
 // missed.
 func TestWrittenResultsAreComplete(t *testing.T) {
-	if err := check(&bytes.Buffer{}, "../../../docs/results"); err != nil {
+	if err := goalSet.Check(&bytes.Buffer{}, "../../../docs/results"); err != nil {
 		t.Error(err)
 	}
 }
@@ -117,9 +118,9 @@ func TestReport(t *testing.T) {
 	for _, row := range r.Rows {
 		have[row.ID] = true
 	}
-	for _, g := range goals {
-		if timed := g.id == "decide_us" || g.id == "pass_us"; have[g.id] == (g.live || timed) {
-			t.Errorf("row %s: %v", g.id, have[g.id])
+	for _, g := range goalSet.Goals {
+		if timed := g.ID == "decide_us" || g.ID == "pass_us"; have[g.ID] == (g.Live || timed) {
+			t.Errorf("row %s: %v", g.ID, have[g.ID])
 		}
 	}
 	dir := t.TempDir()

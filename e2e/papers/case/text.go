@@ -32,7 +32,7 @@ func (r *report) markdown() string {
 	b.WriteString(r.rowTable())
 	b.WriteString(unmeasured)
 	for _, row := range r.Rows {
-		if row.missed() {
+		if row.Missed() {
 			fmt.Fprintf(&b, "\n`%s` is missed: %s\n", row.ID, row.Why)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"time"
+	"vgpud/e2e/papers/goals"
 
 	"vgpud/fairshare"
 	"vgpud/fairshare/place"
@@ -110,13 +111,13 @@ func clock(dir string) error {
 	pass := measured("pass_us", stat{mean: p3}, rounds*5000)
 	also := p3 <= 100 && p2 <= 1000
 	pass.Met, pass.Beside = &also, fmt.Sprintf("p99, least of 15 rounds; algorithm 2: %.0f", p2)
-	rows := []row{decide, pass}
+	rows := []goals.Row{decide, pass}
 	for i := range rows {
 		rows[i].Command = "go run ./e2e/papers/case -time docs/results"
 		fmt.Printf("%s: %.2f %s (%s)\n", rows[i].ID, *rows[i].Value, rows[i].Unit, rows[i].Beside)
 	}
 	return writeJSON(filepath.Join(dir, "case-time.json"), struct {
-		Machine string `json:"machine"`
-		Rows    []row  `json:"rows"`
+		Machine string      `json:"machine"`
+		Rows    []goals.Row `json:"rows"`
 	}{fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), rows})
 }

@@ -113,6 +113,9 @@ func (f *Figure) decades() (ticks []float64, low, high float64) {
 			}
 		}
 	}
+	if high == 0 {
+		low, high = 1, 10 // nothing is drawn
+	}
 	low, high = math.Pow(10, math.Floor(math.Log10(low))), math.Pow(10, math.Ceil(math.Log10(high)))
 	if high <= low {
 		high = 10 * low

@@ -89,7 +89,8 @@ type core struct {
 	turn     int                 // the next place to fetch for
 	code     map[*Kernel][]bool
 	l1       cache
-	misses   []uint64 // when each line on its way is there
+	misses   []uint64 // when each line on its way is there, and of some that are
+	full     uint64   // when there is room for another load's lines
 
 	arithmetic [2]uint64 // when each unit is free
 	special1   uint64
@@ -356,9 +357,14 @@ func (c *core) access(x *context, f *frame, step *simt.Step, o *op) (done uint64
 	at := f.trace.lineAt[f.next]
 	lines := f.trace.lines[at : at+uint32(step.Lines)]
 	if o.class == simt.OpLoad {
-		c.misses = slices.DeleteFunc(c.misses, func(t uint64) bool { return t <= now })
-		if n := len(c.misses); n > 0 && n+len(lines) > m.c.Misses {
-			c.sooner(x, slices.Min(c.misses))
+		if c.full <= now && len(c.misses)+len(lines) > m.c.Misses {
+			c.misses = slices.DeleteFunc(c.misses, func(t uint64) bool { return t <= now })
+			if n := len(c.misses); n > 0 && n+len(lines) > m.c.Misses {
+				c.full = slices.Min(c.misses)
+			}
+		}
+		if c.full > now { // loads wait for one another here
+			c.sooner(x, c.full)
 			return 0, false
 		}
 	}

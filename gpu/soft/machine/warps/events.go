@@ -26,6 +26,7 @@ type event struct {
 	core    *core
 	// reserved reports whether the event has registers of its own rather than its victim's.
 	reserved bool
+	left     Left
 }
 
 // eventArea is where events' memory is, in lines: beyond the background's.
@@ -173,6 +174,8 @@ func (m *machine) ended(e *event) {
 	if e.victim != nil {
 		m.result.Preempted++
 		m.result.Flushes = append(m.result.Flushes, e.began-e.chosen)
+		m.result.Left[e.left].Victims++
+		m.result.Left[e.left].Cycles += e.began - e.chosen
 	}
 	m.under(-1)
 	m.sources.due[e.source] = m.sources.after(m.now, m.c.Dispatch)

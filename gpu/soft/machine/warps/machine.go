@@ -55,6 +55,8 @@ type Result struct {
 	Preempted int
 	Flushes   []uint64
 	Reasons   map[Reason]int
+	// Left is by [Left].
+	Left [3]Remainder
 	// Dropped is the number of loads that were executed again, Saved of registers written to
 	// memory and Restored of those read back.
 	Dropped, Saved, Restored uint64

@@ -31,6 +31,24 @@ func (r Reason) String() string {
 	return [...]string{"pipeline", "scoreboard", "load", "fetch miss", "barrier", "memory barrier"}[r]
 }
 
+// Left is what a victim's pipeline has still to be emptied of when the optimisations have done at
+// once what they can.
+type Left uint8
+
+// What may be left.
+const (
+	Nothing   Left = iota
+	LoadLeft       // a load, which a later instruction that has ended or will keeps from being dropped
+	OtherLeft      // other instructions, or a barrier
+)
+
+// Remainder is how many victims had one kind of remainder, and how many cycles their preemptions
+// took together.
+type Remainder struct {
+	Victims int
+	Cycles  uint64
+}
+
 // may reports whether an event may preempt a context (§IV.D): a warp of the background with at least
 // as many registers. One that has been preempted executes an instruction before it is again, on which
 // the paper is silent: the oldest warp of a core could be held for ever.
@@ -160,6 +178,9 @@ func (c *core) advance(e *event) bool {
 	x := e.victim
 	if x.stage == flushing {
 		c.flush(x)
+		if now == e.chosen {
+			e.left = x.left()
+		}
 		if len(x.flights) > 0 || x.ready > 0 || x.arrives != 0 || x.barrier != 0 {
 			return false
 		}
@@ -203,6 +224,21 @@ func (c *core) flush(x *context) {
 	x.flights = kept
 }
 
+// left returns what a context's pipeline has still to be emptied of.
+func (x *context) left() Left {
+	left := Nothing
+	if x.barrier != 0 || x.ready > 0 || x.arrives != 0 {
+		left = OtherLeft
+	}
+	for i := range x.flights {
+		if x.flights[i].load {
+			return LoadLeft
+		}
+		left = OtherLeft
+	}
+	return left
+}
+
 // drop releases what the core keeps for a load in flight.
 func (c *core) drop(f *frame, in flight) {
 	at := f.trace.lineAt[in.step]
@@ -211,6 +247,7 @@ func (c *core) drop(f *frame, in flight) {
 		if have := c.l1.find(l); have != nil && have.ready > c.m.now {
 			if i := slices.Index(c.misses, have.ready); i >= 0 {
 				c.misses = slices.Delete(c.misses, i, i+1)
+				c.full = 0
 			}
 			*have = line{}
 		}
