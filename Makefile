@@ -21,7 +21,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-quota bench-preempt bench-case bundle-nvidia clean
+.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-quota bench-preempt bench-case bench-edge bundle-nvidia clean
 
 all: build
 
@@ -166,6 +166,10 @@ bench-preempt:
 # each time: go run ./e2e/papers/case -time docs/results.
 bench-case:
 	$(GO) run ./e2e/papers/case -out docs/results
+
+# EDGE's figures 1 and 11 to 13 on a model of its GPU's cores, to docs/results.
+bench-edge:
+	$(GO) run ./e2e/papers/edge -out docs/results
 
 # What measures the product on a machine with a real GPU, without Go or a network
 # there: copy bin/nvidia to it, and see bin/nvidia/run --help.

@@ -28,16 +28,6 @@ func (k *Kernel) Registers() int { return k.registers }
 // Blocks returns the number of traced blocks.
 func (k *Kernel) Blocks() int { return len(k.blocks) }
 
-// Steps returns the number of traced instructions.
-func (k *Kernel) Steps() (n int) {
-	for _, b := range k.blocks {
-		for i := range b {
-			n += len(b[i].steps)
-		}
-	}
-	return n
-}
-
 // warps returns the number of warps of a block.
 func (k *Kernel) warps() int { return (k.threads + WarpThreads - 1) / WarpThreads }
 

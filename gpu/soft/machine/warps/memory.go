@@ -55,13 +55,6 @@ func (c *cache) insert(number, ready uint64) (l *line, writeBack bool) {
 	return l, writeBack
 }
 
-// drop forgets a number that is not there yet.
-func (c *cache) drop(number, now uint64) {
-	if l := c.find(number); l != nil && l.ready > now {
-		*l = line{}
-	}
-}
-
 // memory is what cores share: the GPU's cache and the memory behind it. Requests are served in the
 // order in which they are made.
 type memory struct {
@@ -69,8 +62,7 @@ type memory struct {
 	l2     cache
 	l2Free uint64 // in sixteenths of a cycle
 	free   uint64 // the memory's
-	// Lines is how many lines the memory has moved.
-	moved uint64
+	moved  uint64 // lines
 }
 
 const sixteenths = 16

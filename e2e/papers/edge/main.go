@@ -1,0 +1,37 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+)
+
+func main() {
+	out := flag.String("out", "", "directory for the report, the JSON and the drawings; none: print only")
+	checked := flag.String("check", "", "directory whose results are compared with the goals")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	if err := carryOut(*out, *checked); err != nil {
+		fmt.Fprintln(os.Stderr, "edge:", err)
+		os.Exit(1)
+	}
+}
+
+// carryOut does what the flags say.
+func carryOut(out, checked string) error {
+	if checked != "" {
+		return goalSet.Check(os.Stdout, checked)
+	}
+	r, err := everything(whole)
+	if err != nil {
+		return err
+	}
+	r.print(os.Stdout)
+	if out == "" {
+		return nil
+	}
+	return r.write(out)
+}
