@@ -51,12 +51,13 @@ type Remainder struct {
 
 // may reports whether an event may preempt a context (§IV.D): a warp of the background with at least
 // as many registers. One that has been preempted executes an instruction before it is again, on which
-// the paper is silent: the oldest warp of a core could be held for ever.
+// the paper is silent: the oldest warp of a core could be held for ever, and the warps of a block
+// never meet at a barrier.
 func (c *core) may(e *event, x *context) bool {
 	if x.block == nil || x.block.grid == nil || x.stage != running || x.done() {
 		return false
 	}
-	if x.barrier == 0 && x.ended == x.top().ended {
+	if x.ended == x.top().ended {
 		return false // it has made no progress since it was preempted last
 	}
 	need := e.kernel.registers
