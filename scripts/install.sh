@@ -222,7 +222,7 @@ else
 		"vgpud and vgpuctl, which contain no C, run this program to read the state of NVIDIA's GPUs. It changes nothing."
 	formats
 	docs vgpud install operations domain-xml gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
-		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live}
+		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge}
 	setting deploy/vgpud.yaml
 	setting deploy/libvirt/hook.yaml
 	if [ -n "$remove" ]; then

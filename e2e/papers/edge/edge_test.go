@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,6 +9,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 )
+
+// TestWrittenResultsAreComplete: docs/results has a row for each goal, and a reason for each that is
+// missed.
+func TestWrittenResultsAreComplete(t *testing.T) {
+	if err := goalSet.Check(&bytes.Buffer{}, "../../../docs/results"); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestReport: small cases give each row of the model, figure and table, the same each time.
 func TestReport(t *testing.T) {

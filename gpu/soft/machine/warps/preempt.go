@@ -283,7 +283,7 @@ func (c *core) lend(x *context, e *event) {
 	warps, shift := e.trace()
 	x.stack = append(x.stack, frame{kernel: e.kernel, trace: &warps[0], shift: shift})
 	c.wake(x)
-	e.began = c.m.now
+	e.began = c.m.now + 1 // what chooses and pushes takes a cycle at least
 	if c.m.o.Skip {
 		x.top().next = len(warps[0].steps)
 	}
