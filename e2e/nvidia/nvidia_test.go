@@ -48,25 +48,24 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true, "cuda_whole_ratio": true}
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
-			var progress bytes.Buffer
-			out := filepath.Join(t.TempDir(), "soft.json")
-			o := &options{part: p.name, out: out, tiny: true, soak: usualSoak, kind: "soft", programs: programs, self: self, progress: &progress}
-			if err := measure(t.Context(), o); err != nil {
-				t.Fatalf("%v\n%s", err, progress.String())
-			}
-			f, err := report.Read(out)
-			if err != nil {
-				t.Fatal(err)
+			lacks := func(f report.File, id string) bool { return f.Row(id) == nil && !hardwareOnly[id] }
+			o := options{part: p.name, soak: usualSoak, kind: "soft", programs: programs, self: self}
+			o.tiny = true
+			f, said := measured(t, o)
+			if slices.ContainsFunc(p.ids, func(id string) bool { return lacks(f, id) }) {
+				// On a busy machine no kernel may end in a tiny window.
+				o.tiny, o.quick, o.most = false, true, 1
+				f, said = measured(t, o)
 			}
 			for _, id := range p.ids {
 				r := f.Row(id)
 				if r == nil {
-					if !hardwareOnly[id] {
-						t.Errorf("no row %s\n%s", id, progress.String())
+					if lacks(f, id) {
+						t.Errorf("no row %s\n%s", id, said)
 					}
 					continue
 				}
-				if r.Runs != 1 || r.Unit == "" || r.Command == "" || r.How == "" || len(r.Baseline) == 0 {
+				if o.tiny && r.Runs != 1 || r.Runs == 0 || r.Unit == "" || r.Command == "" || r.How == "" || len(r.Baseline) == 0 {
 					t.Errorf("row %s is not complete: %+v", id, r)
 				}
 			}
@@ -88,6 +87,21 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 			}
 		})
 	}
+}
+
+// measured measures as o says and returns what was found, and what the parts have said.
+func measured(t *testing.T, o options) (report.File, string) {
+	t.Helper()
+	var progress bytes.Buffer
+	o.out, o.progress = filepath.Join(t.TempDir(), "soft.json"), &progress
+	if err := measure(t.Context(), &o); err != nil {
+		t.Fatalf("%v\n%s", err, progress.String())
+	}
+	f, err := report.Read(o.out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f, progress.String()
 }
 
 // standIns writes what bundle.sh --cuda builds: programs that look for the virtual GPU's socket, of
