@@ -20,6 +20,7 @@ import (
 	"vgpud/cmd/internal/version"
 	"vgpud/gpu/nvidia/inventory"
 	"vgpud/mediator/daemon"
+	"vgpud/mediator/executor"
 	"vgpud/mediator/libvirt"
 )
 
@@ -59,8 +60,8 @@ guests. Other changed settings are named in the log and need a restart.`,
 			}
 			s, err := daemon.New(c.Context(), daemon.Options{
 				Config: config, Open: watchGPU(o, log), Log: log, Version: version.String(),
-				Command: func() *exec.Cmd { return mustSelfCommand(o, "vm") },
-				Libvirt: connectLibvirt,
+				Command:  func() *exec.Cmd { return mustSelfCommand(o, "vm") },
+				Features: executor.FeaturesOf, Libvirt: connectLibvirt,
 				Inventory: func(ctx context.Context, f func(inventory.Message)) error {
 					return inventory.Watch(ctx, inventory.Options{Clock: clock.Real{}, Log: log}, f)
 				},

@@ -196,6 +196,9 @@ func TestEvents(t *testing.T) {
 	c.goesOn()
 	by.goesOn()
 
+	if g, err := h.Client.GPUs(ctx); err != nil || len(g) != 1 || !g[0].EventKernels {
+		t.Errorf("the GPU that launches them is shown as %+v, %v", g, err)
+	}
 	h.Until("the event kernels, as an operator sees them", func() error {
 		all, err := h.Client.EventKernels(ctx)
 		if err != nil || len(all) != 2 {

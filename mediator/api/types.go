@@ -215,6 +215,8 @@ type GPU struct {
 	// guest gets a context there and those without one are moved to other GPUs.
 	Cordoned bool `json:"cordoned"`
 	Draining bool `json:"draining"`
+	// EventKernels reports whether guests are offered event kernels on the GPU. Those that float are not.
+	EventKernels bool `json:"event_kernels,omitempty"`
 	// LostVMs counts guests whose virtual GPU was lost since the daemon started.
 	LostVMs uint64 `json:"lost_vms"`
 	// Hardware is NVIDIA's driver's description; nil for a GPU in software.

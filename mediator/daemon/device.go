@@ -17,6 +17,7 @@ import (
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/launchqueue"
 	"vgpud/mediator/scheduler"
+	"vgpud/mediator/vgpu/abi"
 	guestproc "vgpud/mediator/vm"
 )
 
@@ -30,8 +31,10 @@ const (
 type device struct {
 	config GPUConfig // but for what can be changed while the daemon runs
 	log    *slog.Logger
-	loop   *scheduler.Loop
-	lost   atomic.Uint64 // guests whose virtual GPU was lost
+	// features are what guests' executors implement on the GPU.
+	features abi.Features
+	loop     *scheduler.Loop
+	lost     atomic.Uint64 // guests whose virtual GPU was lost
 
 	mu       sync.Mutex
 	cordon   cordon
@@ -57,6 +60,9 @@ func (s *Service) openDevice(ctx context.Context, c GPUConfig) (*device, error) 
 		return m, nil
 	}
 	d := &device{config: c, log: s.log}
+	if s.o.Features != nil {
+		d.features = s.o.Features(c.Kind)
+	}
 	d.loop, err = scheduler.OpenLoop(ctx, scheduler.Options{
 		Name: c.Name, Clock: s.clock, Log: s.log, Policy: c.Policy, PolicyOptions: fairshare.Options{MaxOverhead: c.MaxOverhead},
 		Control: c.control(), EvictionDeadline: s.o.Config.evictionDeadline(), BusyWait: c.busyWait(),
@@ -100,6 +106,7 @@ func (d *device) gpu() api.GPU {
 		WatchedSeconds: st.Watched.Seconds(), Polls: st.Polls, Gaps: st.Gaps, GapSeconds: st.GapTime.Seconds(),
 		AccountingSource: w.Source, AccountingSourceReason: w.SourceReason, AccountingCPUSeconds: w.CPU.Seconds(),
 		RealTime: w.RealTime, RealTimeProblem: w.RealTimeProblem, RecordsLost: w.RecordsLost, RecordPauses: w.RecordPauses, RecordPaused: w.RecordPaused,
+		EventKernels: d.features&abi.FeatureEventKernels != 0,
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

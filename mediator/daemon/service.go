@@ -30,6 +30,7 @@ import (
 	"vgpud/mediator/statefile"
 	"vgpud/mediator/suspend"
 	"vgpud/mediator/usage"
+	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/web"
 )
 
@@ -44,6 +45,8 @@ type Options struct {
 	// Command returns the process of a guest's virtual GPU, which reads its [StartupConfig] from
 	// standard input.
 	Command func() *exec.Cmd
+	// Features returns what guests' executors implement on a kind of GPU, to be shown; nil shows none.
+	Features func(kind string) abi.Features
 	// Libvirt connects to libvirt, so that guests follow their domains; nil follows none.
 	Libvirt func(ctx context.Context, uri string) (libvirt.Source, error)
 	// Inventory calls f, from one goroutine and until ctx ends, with what NVIDIA's driver reports

@@ -43,7 +43,7 @@ func daemon(ctx context.Context, h *Host) []ability.Ability {
 		return append(all, ability.Missing(GPU, err.Error(), "see `journalctl -u vgpud` for the reason"))
 	}
 	for i := range gpus {
-		all = append(all, gpuOf(&gpus[i]), accounting(&gpus[i]))
+		all = append(all, gpuOf(&gpus[i]), accounting(&gpus[i]), eventKernels(&gpus[i]))
 	}
 	return all
 }
@@ -87,6 +87,16 @@ func accounting(g *api.GPU) ability.Ability {
 	}
 	if g.AccountingSource == "" {
 		a = ability.Missing(Accounting, cmp.Or(g.AccountingSourceReason, "no source shows which guest uses the GPU"), "")
+	}
+	a.GPU = g.Name
+	return a
+}
+
+// eventKernels returns whether what drives one of the daemon's GPUs launches event kernels.
+func eventKernels(g *api.GPU) ability.Ability {
+	a := ability.Available(EventKernels, "the GPU launches registered kernels of guests that do not float by itself")
+	if !g.EventKernels {
+		a = ability.Missing(EventKernels, fmt.Sprintf("there is no dispatcher for GPUs of kind %s: their driver launches by commands alone, and guests are not offered event kernels", cmp.Or(g.Kind, "unknown")), "")
 	}
 	a.GPU = g.Name
 	return a

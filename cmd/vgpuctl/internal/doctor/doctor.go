@@ -22,6 +22,8 @@ const (
 	GPU     = "gpu"
 	// Accounting is the source by which one of the daemon's GPUs is accounted.
 	Accounting = "accounting"
+	// EventKernels is that guests' kernels on one of the daemon's GPUs are launched by stores.
+	EventKernels = "event kernels"
 	// Confinement is that of guests' processes.
 	Confinement = "confinement"
 	// Usage is the record of what guests used; it is shown if there is a problem.

@@ -72,6 +72,7 @@ func TestAHostThatHasAll(t *testing.T) {
 		{Name: Confinement, State: ability.Present, What: "guests' processes have users, devices and limits of their own"},
 		{Name: GPU, GPU: "gpu0", State: ability.Present, What: "H100, kind nvidia", Needed: true},
 		{Name: Accounting, GPU: "gpu0", State: ability.Present, What: "by events: its status can't be read"},
+		{Name: EventKernels, GPU: "gpu0", State: ability.Absent, What: "there is no dispatcher for GPUs of kind nvidia: their driver launches by commands alone, and guests are not offered event kernels"},
 		{Name: Program, State: ability.Present, What: "vgpud: vgpud version 1.0", Needed: true},
 		{Name: SoftGPU, State: ability.Present, What: "`vgpud softgpu` runs one on any host; `vgpud demo` shows it at work"},
 		{Name: Libcuda, State: ability.Present, What: "CUDA 13.0"},
@@ -161,6 +162,14 @@ func TestWhatIsMissing(t *testing.T) {
 			name: "nobody tells who uses the GPU", ability: Accounting, state: ability.Absent, what: "no source shows", do: "", ready: true,
 			take: func(h *Host, _ map[string]string) {
 				h.GPUs = func(context.Context) ([]api.GPU, error) { return []api.GPU{{Name: "gpu0", Healthy: true}}, nil }
+			},
+		},
+		{
+			name: "a GPU that launches by itself", ability: EventKernels, state: ability.Present, what: "launches registered kernels", do: "", ready: true,
+			take: func(h *Host, _ map[string]string) {
+				h.GPUs = func(context.Context) ([]api.GPU, error) {
+					return []api.GPU{{Name: "gpu0", Kind: "soft", Healthy: true, EventKernels: true}}, nil
+				}
 			},
 		},
 		{
