@@ -70,6 +70,11 @@ func (m *Machine) coDispatch() {
 	co.share(m.now)
 }
 
+// waiting reports whether a launch has no room for any of its blocks.
+func (co *coRun) waiting() bool {
+	return slices.ContainsFunc(co.heads, func(l *Launch) bool { return l.state == queued })
+}
+
 // coPrepare computes how l would run with the machine to itself.
 func (m *Machine) coPrepare(l *Launch) {
 	occupancy := uint64(m.cfg.Occupancy(l.Need)) * uint64(m.cfg.SMs)

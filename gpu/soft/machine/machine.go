@@ -190,8 +190,11 @@ func (c *Channel) Submit(l *Launch) error {
 // Waiting reports whether work that is not on the engine waits for what is on it to end, or for its
 // slice to.
 func (m *Machine) Waiting() bool {
-	if m.cfg.Mode == Slices {
+	switch m.cfg.Mode {
+	case Slices:
 		return m.othersWait()
+	case CoRun:
+		return m.readyChannels.len() > 0 || m.co.waiting()
 	}
 	return m.readyChannels.len() > 0
 }
