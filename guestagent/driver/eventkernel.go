@@ -49,8 +49,9 @@ type EventKernel struct {
 }
 
 // RegisterEventKernel registers a kernel. Its queue's entries begin with the launch's parameters;
-// entries is how many events can be under way, 0 the host's usual number. The launch's priority and
-// attributes apply to the events; preemptible forms don't.
+// entries is how many events can be under way, 0 the host's usual number. The launch's attributes apply
+// to the events, but for a priority, which has no effect: events come in their context's turns.
+// Cooperative launches and preemptible forms are refused.
 func (c *Context) RegisterEventKernel(ctx context.Context, l *Launch, entries int) (*EventKernel, error) {
 	area, err := c.dev.Events()
 	if err != nil {
