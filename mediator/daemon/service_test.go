@@ -263,10 +263,12 @@ func (d *daemon) guest(name string) *guest {
 }
 
 // charge charges a guest GPU time. A phase in which one of its contexts had the GPU would also stand
-// for the time before that the daemon's own sampler did not watch.
+// for the time before that the daemon's own sampler did not watch. An empty one ends, so that the bill
+// has what the guest's executors have counted.
 func (d *daemon) charge(name string, used time.Duration) {
 	d.t.Helper()
 	d.guest(name).sched.ChargeUnwatched(used)
+	d.service.devices[0].loop.PollEnded(&accounting.Phase{})
 }
 
 func (d *daemon) vm(name string) api.VM {
