@@ -18,6 +18,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/internal/memfd"
 	"vgpud/mediator/ipc"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // recordedGPU is a GPU whose status can't be read, and that records its own context switches.
@@ -157,8 +158,9 @@ func oldPage(t *testing.T, page *ipc.ControlPage) *ipc.ControlPage {
 	if err := page.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// A header of 64 bytes, and for each context two lines and 512 spans.
-	const work = 64 + ipc.MaxContexts*(2*64+512*16)
+	// Records of work have a header of 64 bytes, and for each context two lines and 512 spans. Behind
+	// them event kernels have a header and two lines each.
+	const work = 64 + ipc.MaxContexts*(2*64+512*16) + 64 + abi.MaxEventKernels*2*64
 	fd, err := unix.MemfdCreate("old", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
