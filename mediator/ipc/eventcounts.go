@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"bytes"
 	"encoding/binary"
 	"strings"
 	"sync/atomic"
@@ -117,11 +118,13 @@ func (p *ControlPage) EventKernels() (all []EventKernel, sums EventSums) {
 
 // printable returns the text up to the first zero byte, without what can't be printed.
 func printable(b []byte) string {
-	text, _, _ := strings.Cut(string(b), "\x00")
+	if end := bytes.IndexByte(b, 0); end >= 0 {
+		b = b[:end]
+	}
 	return strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
 			return -1
 		}
 		return r
-	}, text)
+	}, string(b))
 }

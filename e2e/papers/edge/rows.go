@@ -154,6 +154,7 @@ func (r *results) rows() (rows []goals.Row) {
 
 // totals are figure 1's: launch and wait together, in microseconds.
 func (r *results) totals() (base, edge, preempted float64) {
+	// Of means and tails, figure 1 has the means.
 	d, _ := over(r.waits, draining, anyPair)
 	p, _ := over(r.waits, preempting, anyPair)
 	return launchNative + micros(d), launchEdge() + micros(d), launchEdge() + micros(p)

@@ -123,7 +123,7 @@ func New(area []byte, n int, kick func()) (*Card, error) {
 	if err != nil {
 		return nil, err
 	}
-	room, _ := q.Spare()
+	room, _ := q.Spare() // where kernels find it is [Register]'s business
 	if q.Entries() != Entries || len(room) < Entries*eventBytes {
 		return nil, fmt.Errorf("event kernel %d has %d entries and %d bytes of room: it is not the card's", n, q.Entries(), len(room))
 	}

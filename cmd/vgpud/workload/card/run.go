@@ -106,7 +106,10 @@ func Serve(ctx context.Context, socket string, in io.Reader, out io.Writer) erro
 // launched for by a command and copied back, and the next begins gap after its answer.
 func Commands(ctx context.Context, socket string, d, gap time.Duration) (r Report, err error) {
 	err = withContext(ctx, socket, func(c *driver.Context) error {
-		ping, _ := corpus.ByName("ping")
+		ping, ok := corpus.ByName("ping")
+		if !ok {
+			return errors.New("the corpus has no ping")
+		}
 		m, err := c.LoadModule(ctx, []byte(ping.PTX(corpus.SM80)))
 		if err != nil {
 			return err
