@@ -32,7 +32,7 @@ func (r *rewriter) stmts(list []ptx.Stmt, out *[]ptx.Stmt) {
 			r.stmts(s.Stmts, &b.Stmts)
 			*out = append(*out, b)
 		case *ptx.Label:
-			if !r.module.dropLabels || r.module.targets[s.Name] {
+			if r.module.labels.Keep(s.Name) {
 				*out = append(*out, s)
 			}
 		case *ptx.Instr:

@@ -75,7 +75,7 @@ func Transform(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 		m: m, check: o.Check, copier: &rewrite.Copier{}, names: newNames(m), info: analyze(m, prog),
 		scans: map[*funcInfo]*scan{}, clones: map[*funcInfo]string{}, hubBarriers: map[*ptx.Instr]bool{}, sharedLoads: map[*ptx.Instr]*ptx.Instr{},
 	}
-	t.findLabels(prog)
+	t.labels = rewrite.NewLabels(prog)
 	t.checkPlaced()
 	reports, placed := make([]Report, len(t.info.entries)), false
 	for i, e := range t.info.entries {
@@ -97,8 +97,7 @@ type module struct {
 	names  *names
 	info   *moduleInfo
 
-	dropLabels bool            // debug sections may refer to labels that nothing branches to; only the originals keep those
-	targets    map[string]bool // names of labels that something branches to
+	labels rewrite.Labels // that copies keep
 
 	scans map[*funcInfo]*scan
 
@@ -376,34 +375,6 @@ func (t *module) scan(f *funcInfo) *scan {
 		})
 	}
 	return s
-}
-
-// findLabels finds the labels that something branches to, if labels may have to be dropped.
-func (t *module) findLabels(p *ptx.Program) {
-	for _, it := range t.m.Items {
-		if _, ok := it.(*ptx.Section); ok {
-			t.dropLabels = true
-		}
-	}
-	if !t.dropLabels {
-		return
-	}
-	t.targets = map[string]bool{}
-	for _, c := range p.Codes {
-		for _, in := range c.Instrs {
-			ptx.Walk(in.Operands, func(o *ptx.Operand) {
-				switch s := o.Sym; {
-				case s == nil:
-				case s.Kind == ptx.SymLabel:
-					t.targets[s.Name] = true
-				case s.Kind == ptx.SymTargets:
-					for _, name := range s.Branch.Labels {
-						t.targets[name] = true
-					}
-				}
-			})
-		}
-	}
 }
 
 // callee returns the name of the copy that a call must use, or "" if it stays.

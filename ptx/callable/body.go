@@ -114,7 +114,7 @@ func (w *writer) stmts(list []ptx.Stmt, out *[]ptx.Stmt) {
 			w.stmts(s.Stmts, &b.Stmts)
 			*out = append(*out, b)
 		case *ptx.Label:
-			if w.module.targets == nil || w.module.targets[s.Name] {
+			if w.module.labels.Keep(s.Name) {
 				*out = append(*out, s)
 			}
 		case *ptx.Instr:

@@ -73,7 +73,7 @@ func Make(m *ptx.Module, o Options) (*ptx.Module, []Report, error) {
 		t.funcs[c.Func.Name] = t.examine(c)
 	}
 	t.spread()
-	t.findLabels()
+	t.labels = rewrite.NewLabels(prog)
 	var reports []Report
 	seen := map[string]bool{}
 	for _, it := range m.Items {
@@ -96,7 +96,7 @@ type module struct {
 
 	pointers *function // see pointed; nil until needed
 
-	targets map[string]bool // labels that something branches to, if others are dropped; see findLabels
+	labels rewrite.Labels // that copies keep
 
 	clones map[*function]string // names of copies of device functions
 	order  []*function          // those copies, as they were first needed
@@ -177,28 +177,4 @@ func (t *module) assemble() *ptx.Module {
 		}
 	}
 	return &out
-}
-
-// findLabels finds the labels that something branches to, if the module has debug sections: these
-// may refer to labels that nothing branches to, which only the originals keep.
-func (t *module) findLabels() {
-	if !slices.ContainsFunc(t.m.Items, func(it ptx.Item) bool { _, ok := it.(*ptx.Section); return ok }) {
-		return
-	}
-	t.targets = map[string]bool{}
-	for _, f := range t.funcs {
-		for _, in := range f.code.Instrs {
-			ptx.Walk(in.Operands, func(o *ptx.Operand) {
-				switch s := o.Sym; {
-				case s == nil:
-				case s.Kind == ptx.SymLabel:
-					t.targets[s.Name] = true
-				case s.Kind == ptx.SymTargets:
-					for _, name := range s.Branch.Labels {
-						t.targets[name] = true
-					}
-				}
-			})
-		}
-	}
 }
