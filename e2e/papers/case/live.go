@@ -168,7 +168,7 @@ func updateLive(dir string, change func(*livePage)) error {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	change(&p)
-	return writeJSON(path, p)
+	return goals.Write(path, p)
 }
 
 // put adds rows, in place of older ones, in the order of the goals. A row that is missed keeps the why
@@ -224,4 +224,4 @@ func takeGPU(dir, from string) error {
 }
 
 // writeJobs writes the jobs of W1 for package live.
-func writeJobs(path string) error { return writeJSON(path, modelled(table2[0].mix(0), &v100s)) }
+func writeJobs(path string) error { return goals.Write(path, modelled(table2[0].mix(0), &v100s)) }

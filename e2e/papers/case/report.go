@@ -1,16 +1,14 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-	"vgpud/e2e/papers/goals"
 
+	"vgpud/e2e/papers/goals"
 	"vgpud/e2e/papers/parallel"
 	"vgpud/e2e/papers/plot"
 )
@@ -216,12 +214,7 @@ func safetyRows(x extent, two, four *evaluation) ([]goals.Row, error) {
 
 // print prints the report.
 func (r *report) print(w io.Writer) {
-	fmt.Fprintln(w, r.rowTable())
-	for _, fs := range [][]plot.Figure{r.Figures, r.Tables} {
-		for i := range fs {
-			fmt.Fprintln(w, fs[i].Text())
-		}
-	}
+	fmt.Fprintf(w, "%s\n%s", r.rowTable(), plot.Texts(r.Figures, r.Tables))
 }
 
 // rowTable is the rows as a table.
@@ -248,23 +241,11 @@ func (r *report) rowTable() string {
 
 // write writes the report to a directory.
 func (r *report) write(dir string) error {
-	if err := writeJSON(filepath.Join(dir, "case.json"), r); err != nil {
+	if err := goals.Write(filepath.Join(dir, "case.json"), r); err != nil {
 		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "case.svg"), []byte(plot.Page(r.Figures)), 0o644); err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "case.md"), []byte(r.markdown()), 0o644)
-}
-
-// writeJSON writes a value to a file.
-func writeJSON(path string, v any) error {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
-	if err := e.Encode(v); err != nil {
-		return err
-	}
-	return os.WriteFile(path, b.Bytes(), 0o644)
 }

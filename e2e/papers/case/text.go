@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"vgpud/e2e/papers/goals"
 	"vgpud/e2e/papers/plot"
 )
 
@@ -31,18 +32,9 @@ func (r *report) markdown() string {
 	b.WriteString("\n## Goals\n\n")
 	b.WriteString(r.rowTable())
 	b.WriteString(unmeasured)
-	for _, row := range r.Rows {
-		if row.Missed() {
-			fmt.Fprintf(&b, "\n`%s` is missed: %s\n", row.ID, row.Why)
-		}
-	}
+	b.WriteString(goals.Misses(r.Rows))
 	b.WriteString("\n## Figures and tables\n\n![figures 5 to 9](case.svg)\n\n```\n")
-	for _, fs := range [][]plot.Figure{r.Figures, r.Tables} {
-		for i := range fs {
-			b.WriteString(fs[i].Text())
-			b.WriteString("\n")
-		}
-	}
+	b.WriteString(plot.Texts(r.Figures, r.Tables))
 	b.WriteString("```\n\n## Jobs\n\nFactors on the rules' host work, and on launches (`go run ./e2e/papers/case -fit`):")
 	for _, name := range slices.Sorted(maps.Keys(fitted.host)) {
 		fmt.Fprintf(&b, " %s %.3f,", name, fitted.host[name])

@@ -116,7 +116,7 @@ func clock(dir string) error {
 		rows[i].Command = "go run ./e2e/papers/case -time docs/results"
 		fmt.Printf("%s: %.2f %s (%s)\n", rows[i].ID, *rows[i].Value, rows[i].Unit, rows[i].Beside)
 	}
-	return writeJSON(filepath.Join(dir, "case-time.json"), struct {
+	return goals.Write(filepath.Join(dir, "case-time.json"), struct {
 		Machine string      `json:"machine"`
 		Rows    []goals.Row `json:"rows"`
 	}{fmt.Sprintf("%s/%s, %d processors", runtime.GOOS, runtime.GOARCH, runtime.NumCPU()), rows})

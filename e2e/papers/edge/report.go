@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -52,12 +50,7 @@ func everything(x extent) (*report, error) {
 
 // print prints the report.
 func (r *report) print(w io.Writer) {
-	fmt.Fprintln(w, r.rowTable())
-	for _, fs := range [][]plot.Figure{r.Figures, r.Tables} {
-		for i := range fs {
-			fmt.Fprintln(w, fs[i].Text())
-		}
-	}
+	fmt.Fprintf(w, "%s\n%s", r.rowTable(), plot.Texts(r.Figures, r.Tables))
 }
 
 // rowTable is the rows as a table.
@@ -82,14 +75,10 @@ func (r *report) rowTable() string {
 
 // write writes the report to a directory.
 func (r *report) write(dir string) error {
-	var data bytes.Buffer
-	e := json.NewEncoder(&data)
-	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
-	if err := e.Encode(r); err != nil {
+	if err := goals.Write(filepath.Join(dir, "edge.json"), r); err != nil {
 		return err
 	}
-	for name, content := range map[string]string{"edge.json": data.String(), "edge.svg": plot.Page(r.Figures), "edge.md": r.markdown()} {
+	for name, content := range map[string]string{"edge.svg": plot.Page(r.Figures), "edge.md": r.markdown()} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return err
 		}
@@ -103,18 +92,9 @@ func (r *report) markdown() string {
 	b.WriteString(intro)
 	b.WriteString("\n## Goals\n\n")
 	b.WriteString(r.rowTable())
-	for _, row := range r.Rows {
-		if row.Missed() {
-			fmt.Fprintf(&b, "\n`%s` is missed: %s\n", row.ID, row.Why)
-		}
-	}
+	b.WriteString(goals.Misses(r.Rows))
 	b.WriteString("\n## Figures and tables\n\n![figures 1, 11, 12 and 13](edge.svg)\n\n```\n")
-	for _, fs := range [][]plot.Figure{r.Figures, r.Tables} {
-		for i := range fs {
-			b.WriteString(fs[i].Text())
-			b.WriteString("\n")
-		}
-	}
+	b.WriteString(plot.Texts(r.Figures, r.Tables))
 	b.WriteString("```\n")
 	return b.String()
 }

@@ -3,6 +3,7 @@
 package goals
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -184,3 +185,26 @@ func Round(v float64) float64 { return math.Round(v*1e4) / 1e4 }
 
 // number writes a number as short as it is.
 func number(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }
+
+// Misses tells for each row that misses its goal why it does, for a page.
+func Misses(rows []Row) string {
+	var b strings.Builder
+	for _, row := range rows {
+		if row.Missed() {
+			fmt.Fprintf(&b, "\n`%s` is missed: %s\n", row.ID, row.Why)
+		}
+	}
+	return b.String()
+}
+
+// Write writes results to a file.
+func Write(path string, results any) error {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(results); err != nil {
+		return err
+	}
+	return os.WriteFile(path, b.Bytes(), 0o644)
+}

@@ -7,6 +7,18 @@ import (
 	"text/tabwriter"
 )
 
+// Texts returns figures as text, one after the other.
+func Texts(figures ...[]Figure) string {
+	var b strings.Builder
+	for _, fs := range figures {
+		for i := range fs {
+			b.WriteString(fs[i].Text())
+			b.WriteString("\n")
+		}
+	}
+	return b.String()
+}
+
 // Text is the figure as a table, with the paper's numbers beside it.
 func (f *Figure) Text() string {
 	var b strings.Builder
