@@ -88,6 +88,7 @@ func identityOf(v *api.VM) (s section) {
 	s.add("Silent", v.Silent)
 	s.add("GPU", vmGPU(*v))
 	s.add("Owner", v.Owner)
+	s.add("Placed by", v.Engine)
 	s.add("Domain", v.Domain)
 	s.add("Domain UUID", v.DomainUUID)
 	s.add("Socket", v.Socket)

@@ -57,6 +57,14 @@ const (
 	maxPath = 4095
 )
 
+// CheckEngine returns an error if name can't be the name of the engine that placed a guest.
+func CheckEngine(name string) error {
+	if err := CheckName(name); err != nil {
+		return fmt.Errorf("engine: %w", err)
+	}
+	return nil
+}
+
 // CheckID returns an error if id is not the number of a user or a group. what names it in the
 // error.
 func CheckID(what string, id int) error {

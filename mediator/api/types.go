@@ -62,6 +62,8 @@ type VM struct {
 	// Owner and Project are whom the guest's usage is billed to; empty if nobody said that.
 	Owner   string `json:"owner,omitempty"`
 	Project string `json:"project,omitempty"`
+	// Engine is the engine whose scheduler placed the guest, such as nova: see [VMSpec].
+	Engine string `json:"engine,omitempty"`
 	// Budget is the guest's, and OwnerBudget its owner's, which counts the GPU time of all guests of
 	// that owner; nil is none.
 	Budget      *budget.Status `json:"budget,omitempty"`
@@ -267,6 +269,9 @@ type VMSpec struct {
 	// Owner and Project are whom the guest's usage is billed to.
 	Owner   string `json:"owner,omitempty"`
 	Project string `json:"project,omitempty"`
+	// Engine names the engine whose scheduler placed the guest and keeps account of what it is given,
+	// such as nova; empty for a guest that somebody made on this host.
+	Engine string `json:"engine,omitempty"`
 	// GPU names the physical GPU. Empty or [AnyGPU] means, of those with room for the guest's
 	// memory and guarantee, the one with the least sum of weights.
 	GPU string `json:"gpu,omitempty"`

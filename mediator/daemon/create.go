@@ -152,6 +152,9 @@ func checkSpec(spec *api.VMSpec) error {
 	if spec.DomainUUID != "" {
 		err = errors.Join(err, api.CheckUUID(spec.DomainUUID))
 	}
+	if spec.Engine != "" {
+		err = errors.Join(err, api.CheckEngine(spec.Engine))
+	}
 	if spec.Peer != nil {
 		err = errors.Join(err, spec.Peer.Check())
 	}
@@ -210,7 +213,7 @@ func (s *Service) startupConfig(p *pendingVM) StartupConfig {
 	spec := &p.spec
 	c := StartupConfig{
 		Spec: ipc.Spec{
-			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Owner: spec.Owner, Project: spec.Project, Socket: p.socket,
+			Name: spec.Name, Domain: spec.Domain, DomainUUID: spec.DomainUUID, Owner: spec.Owner, Project: spec.Project, Engine: spec.Engine, Socket: p.socket,
 			GPU:       p.device.ipcGPU(),
 			BAR2Bytes: spec.BAR2Bytes, MemoryLimit: spec.MemoryLimitBytes,
 			KernelTimeLimit: s.config.Load().kernelTimeLimit(spec.KernelTimeLimit),

@@ -256,7 +256,7 @@ func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
 	work, memory, unaccounted := g.sums(&st)
 	g.reportedDoorbells = max(g.reportedDoorbells, g.page.Doorbells())
 	v := api.VM{
-		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, Owner: g.domain.Owner, Project: g.domain.Project,
+		Name: g.spec.Name, Domain: g.domain.Name, DomainUUID: g.spec.DomainUUID, Owner: g.domain.Owner, Project: g.domain.Project, Engine: g.spec.Engine,
 		Sanction: st.Sanction, GPU: g.spec.GPU.Name, Float: len(g.spec.Floats) > 0,
 		Weight: st.Terms.Weight, Cap: st.Terms.Cap, Guarantee: st.Terms.Guarantee, PriorityCeiling: st.Terms.PriorityCeiling, Latency: st.Terms.Latency,
 		Socket: g.spec.Socket, Attached: g.page.Attached(), PID: g.pid,

@@ -307,7 +307,7 @@ func (t *silentGuest) vm() (v api.VM, silent bool) {
 		v.Silent = t.why.Error()
 	}
 	if k := t.saved; k != nil {
-		v.Owner, v.Project = k.Spec.Owner, k.Spec.Project
+		v.Owner, v.Project, v.Engine = k.Spec.Owner, k.Spec.Project, k.Spec.Engine
 		v.GPU, v.Domain, v.DomainUUID, v.Socket, v.PID = k.Spec.GPU.Name, k.Spec.Domain, k.Spec.DomainUUID, k.Spec.Socket, k.PID
 		v.Weight, v.Cap, v.Guarantee, v.PriorityCeiling, v.Latency = k.Terms.Weight, k.Terms.Cap, k.Terms.Guarantee, k.Terms.PriorityCeiling, k.Terms.Latency
 		v.GPUSeconds, v.SuspendedSeconds, v.Suspensions = k.Bill.Used.Seconds(), k.Bill.Suspended.Seconds(), k.Bill.Suspensions

@@ -330,6 +330,8 @@ type Spec struct {
 	// Owner and Project are whom the guest's usage is billed to.
 	Owner   string `json:"owner,omitempty"`
 	Project string `json:"project,omitempty"`
+	// Engine names the engine whose scheduler placed the guest; empty if none did.
+	Engine string `json:"engine,omitempty"`
 	// Socket is the path that the guest's VMM connects to.
 	Socket string `json:"socket"`
 	// Peer, if set, is the only process that may connect.
