@@ -1,7 +1,7 @@
 # What the README names: demo and test. The rest is for who works on it.
 GO      ?= go
 BIN     := bin
-PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt vgpu-nvml vgpu-agent
+PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt vgpu-nvml vgpu-placement vgpu-agent
 # Those that have a C library, and need a C compiler.
 WITH_C  := vgpu-libvirt vgpu-nvml
 # libvirt's library, and NVIDIA's, are loaded at run time: building needs none of

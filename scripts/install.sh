@@ -126,12 +126,13 @@ helper() {
 formats() {
 	local pages
 	if [ -n "$remove" ]; then
-		take "$share"/man/man5/{vgpud.yaml,vgpu-hook.yaml,vgpu-domain}.5.gz
+		take "$share"/man/man5/{vgpud.yaml,vgpu-hook.yaml,vgpu-placement.yaml,vgpu-domain}.5.gz
 		return
 	fi
 	pages=$(mktemp -d)
 	make_page vgpud.yaml 'the configuration of vgpud' -section Configuration docs/operations.md
 	make_page vgpu-hook.yaml "the configuration of libvirt's hook" deploy/libvirt/hook.yaml
+	make_page vgpu-placement.yaml 'the configuration of vgpu-placement' deploy/placement.yaml
 	make_page vgpu-domain 'virtual GPUs in the XML of a libvirt domain' docs/domain-xml.md
 	rm -rf "$pages"
 	echo "installed the manual pages of files"
@@ -210,21 +211,22 @@ if [ -n "$guest" ]; then
 	docs vgpu-agent guest cuda cudart device preemption results/{h100,cuda-suites}
 	libraries
 else
-	[ -z "$remove" ] || stop vgpud.service 'vgpud-softgpu@*.service'
-	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml; do program "$p"; done
-	for u in vgpud.service vgpud-softgpu@.service; do unit "$u"; done
+	[ -z "$remove" ] || stop vgpud.service 'vgpud-softgpu@*.service' vgpu-placement.service
+	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml vgpu-placement; do program "$p"; done
+	for u in vgpud.service vgpud-softgpu@.service vgpu-placement.service; do unit "$u"; done
 	put 0644 deploy/sysusers.d/vgpud.conf "$lib/sysusers.d/vgpud.conf"
 	put 0644 deploy/tmpfiles.d/vgpud.conf "$lib/tmpfiles.d/vgpud.conf"
-	for p in vgpud vgpuctl; do manual "$p"; done
+	for p in vgpud vgpuctl vgpu-placement; do manual "$p"; done
 	helper vgpu-libvirt "load libvirt's client library for vgpud" URI \
 		'vgpud and vgpuctl, which contain no C, run this program to talk to libvirt. It ends with its standard input.'
 	helper vgpu-nvml "load NVIDIA's management library for vgpud" '[--once] [--every DURATION]' \
 		"vgpud and vgpuctl, which contain no C, run this program to read the state of NVIDIA's GPUs. It changes nothing."
 	formats
-	docs vgpud install operations domain-xml gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
+	docs vgpud install operations domain-xml placement gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
 		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge}
 	setting deploy/vgpud.yaml
 	setting deploy/libvirt/hook.yaml
+	setting deploy/placement.yaml
 	if [ -n "$remove" ]; then
 		deploy/libvirt/install.sh --remove
 		rmdir "$dest/etc/vgpud" 2>/dev/null || true

@@ -88,16 +88,16 @@ vgpuctl create vm web1 --weight 2
 func checkInstalled(r *root, zsh string) {
 	r.tb.Helper()
 	r.run(`
-vgpud --version; vgpuctl --version; vgpu-agent --version
+vgpud --version; vgpuctl --version; vgpu-agent --version; vgpu-placement --version
 vgpu-nvml </dev/null 2>&1 | grep 'libnvidia-ml.so.1 is missing' # it starts where there is no NVIDIA driver
 vgpud serve --check --config /etc/vgpud/vgpud.yaml
-SYSTEMD_LOG_LEVEL=err systemd-analyze verify --man=no vgpud.service vgpud-softgpu@gpu0.service vgpu-agent.service
+SYSTEMD_LOG_LEVEL=err systemd-analyze verify --man=no vgpud.service vgpud-softgpu@gpu0.service vgpu-placement.service vgpu-agent.service
 test "$(getent group vgpu-guests)" = vgpu-guests:x:1879048192:
 test "$(stat -c '%a %U' /run/vgpud)" = "711 root"
 ldconfig -p | grep -F 'libcuda.so.1 (libc6,x86-64) => /usr/lib/vgpu/libcuda.so.1'
 ldconfig -p | grep -F /usr/lib/vgpu/libcudart.so.13
 test -x /etc/libvirt/hooks/qemu.d/50-vgpu
-for page in 8/vgpud.8 1/vgpuctl.1 5/vgpud.yaml.5 5/vgpu-hook.yaml.5 5/vgpu-domain.5 8/vgpu-agent.8; do
+for page in 8/vgpud.8 8/vgpu-placement.8 1/vgpuctl.1 5/vgpud.yaml.5 5/vgpu-hook.yaml.5 5/vgpu-domain.5 8/vgpu-agent.8; do
 	test -s /usr/share/man/man$page.gz || { echo "no manual page $page"; exit 1; }
 done
 for file in bash-completion/completions/vgpuctl ` + zsh + `/_vgpuctl fish/vendor_completions.d/vgpuctl.fish; do test -s /usr/share/$file; done
