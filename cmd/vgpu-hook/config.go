@@ -11,6 +11,8 @@ import (
 
 	"vgpud/internal/strictyaml"
 	"vgpud/mediator/api"
+	"vgpud/mediator/nova/instance"
+	"vgpud/mediator/nova/placement"
 )
 
 // Environment variables, for callers other than libvirt, which passes none on.
@@ -38,6 +40,39 @@ type config struct {
 	SaveDir string `yaml:"save_dir"`
 	// QEMUConf is libvirt's configuration of its QEMU driver.
 	QEMUConf string `yaml:"qemu_conf"`
+	// Nova, if it is there, gives Nova's instances what Placement granted them.
+	Nova *novaConfig `yaml:"nova"`
+}
+
+// novaConfig is the configuration for hosts that OpenStack's Nova drives.
+type novaConfig struct {
+	// Placement is the configuration file of vgpu-placement, with Placement's address.
+	Placement string `yaml:"placement"`
+	// Share says what an instance's share gives.
+	Share instance.Share `yaml:"share"`
+	// EmulatorDir is the directory of the program that adds virtual GPUs to QEMU's command line.
+	EmulatorDir string `yaml:"emulator_dir"`
+	// StateDir has what Placement said last of each instance.
+	StateDir string `yaml:"state_dir"`
+	// Flavors are settings by flavor, for releases of Nova that do not tell extra specs.
+	Flavors instance.Flavors `yaml:"flavors"`
+}
+
+// complete fills in defaults and checks.
+func (c *novaConfig) complete() error {
+	c.Placement = cmp.Or(c.Placement, placement.DefaultConfig)
+	c.Share = cmp.Or(c.Share, instance.ShareBoth)
+	c.EmulatorDir = cmp.Or(c.EmulatorDir, "/usr/local/bin")
+	c.StateDir = cmp.Or(c.StateDir, "/var/lib/vgpud/nova")
+	for what, path := range map[string]string{"placement": c.Placement, "emulator_dir": c.EmulatorDir, "state_dir": c.StateDir} {
+		if !filepath.IsAbs(path) {
+			return fmt.Errorf("nova: %s %q: want an absolute path", what, path)
+		}
+	}
+	if err := errors.Join(c.Share.Check(), c.Flavors.Check()); err != nil {
+		return fmt.Errorf("nova: %w", err)
+	}
+	return nil
 }
 
 const (
@@ -75,6 +110,11 @@ func readConfig() (config, error) {
 	c.QEMUConf = cmp.Or(c.QEMUConf, "/etc/libvirt/qemu.conf")
 	if c.Timeout < 0 || c.Timeout > maxTimeout || !filepath.IsAbs(c.RunDir) || !filepath.IsAbs(c.PIDDir) || !filepath.IsAbs(c.SaveDir) {
 		return config{}, fmt.Errorf("configuration %s: timeout %v, run_dir %s, pid_dir %s, save_dir %s: want a time above 0, at most 10m, and absolute paths", path, c.Timeout, c.RunDir, c.PIDDir, c.SaveDir)
+	}
+	if c.Nova != nil {
+		if err := c.Nova.complete(); err != nil {
+			return config{}, fmt.Errorf("configuration %s: %w", path, err)
+		}
 	}
 	return c, nil
 }

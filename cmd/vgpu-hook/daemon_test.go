@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -121,6 +122,11 @@ func (d *fakeDaemon) create(s api.VMSpec) (api.VM, error) {
 	if _, err := d.find(s.Name); err == nil {
 		return api.VM{}, fmt.Errorf("guest %q: %w", s.Name, api.ErrExists)
 	}
+	if filepath.Dir(filepath.Dir(filepath.Dir(s.Socket))) == d.dir {
+		if err := os.MkdirAll(filepath.Dir(s.Socket), 0o711); err != nil {
+			return api.VM{}, err
+		}
+	}
 	v := &fakeVM{spec: s}
 	d.vms = append(d.vms, v)
 	return v.show(), nil
@@ -134,7 +140,11 @@ func (d *fakeDaemon) DeleteVM(_ access.Caller, name string, force bool) error {
 	case err == nil && d.vms[i].attached && !force:
 		return fmt.Errorf("guest %q: %w", name, api.ErrInUse)
 	case err == nil:
+		socket := d.vms[i].spec.Socket
 		d.vms = slices.Delete(d.vms, i, i+1)
+		if filepath.Dir(filepath.Dir(filepath.Dir(socket))) == d.dir {
+			_ = os.Remove(filepath.Dir(socket)) // stays while something is in it
+		}
 	}
 	return err
 }
@@ -143,7 +153,7 @@ func (d *fakeDaemon) UpdateVM(_ access.Caller, name string, _ api.VMUpdate) (api
 	return d.VM(name)
 }
 
-func (d *fakeDaemon) GPUs() []api.GPU { return nil }
+func (d *fakeDaemon) GPUs() []api.GPU { return []api.GPU{{Name: "gpu0"}, {Name: "gpu1"}} }
 
 func (d *fakeDaemon) Tasks() api.Tasks { return api.Tasks{} }
 

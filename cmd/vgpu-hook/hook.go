@@ -12,11 +12,13 @@ import (
 
 	"vgpud/mediator/api"
 	"vgpud/mediator/libvirt/domain"
+	"vgpud/mediator/nova/instance"
 )
 
 // daemon is the hook's interface to the daemon.
 type daemon interface {
 	VMs(ctx context.Context) ([]api.VM, error)
+	GPUs(ctx context.Context) ([]api.GPU, error)
 	DomainVMs(ctx context.Context, domain string) ([]api.VM, error)
 	CreateVM(ctx context.Context, s api.VMSpec) (api.VM, error)
 	ForceDeleteVM(ctx context.Context, name string) error
@@ -32,6 +34,8 @@ type hook struct {
 // operation is one of libvirt's operations.
 type operation struct {
 	act func(h *hook, ctx context.Context, xml []byte) error
+	// instance is the same for an instance of Nova's; nil if there is nothing to do.
+	instance func(h *hook, ctx context.Context, v *domain.Instance) error
 	// refuses reports whether an error refuses the operation. If a refusal would end a running
 	// domain, or can't change anything any more, the error is a warning.
 	refuses bool
@@ -42,15 +46,15 @@ type operation struct {
 
 // operations maps libvirt's names to the operations, in the order of a domain's life.
 var operations = map[string]operation{
-	"migrate": {onDomain((*hook).refuseMigrate), true, false},
-	"restore": {onDomain((*hook).refuseRestore), true, false},
-	"prepare": {onDomain((*hook).prepare), true, false},
-	"start":   {onDomain((*hook).start), true, false},
-	"started": {onDomain((*hook).started), false, false},
+	"migrate": {onDomain((*hook).refuseMigrate), (*hook).migrateInstance, true, false},
+	"restore": {onDomain((*hook).refuseRestore), (*hook).restoreInstance, true, false},
+	"prepare": {onDomain((*hook).prepare), (*hook).prepareInstance, true, false},
+	"start":   {onDomain((*hook).start), nil, true, false},
+	"started": {onDomain((*hook).started), (*hook).startedInstance, false, false},
 	// libvirt's own daemon has restarted. It would kill a QEMU that is refused.
-	"reconnect": {onDomain((*hook).reconnect), false, false},
-	"stopped":   {(*hook).release, false, true},
-	"release":   {(*hook).release, false, true},
+	"reconnect": {onDomain((*hook).reconnect), nil, false, false},
+	"stopped":   {(*hook).release, nil, false, true},
+	"release":   {(*hook).release, nil, false, true},
 }
 
 // onDomain returns an operation on domains that have something of vgpud's.
@@ -104,28 +108,35 @@ func (h *hook) prepare(ctx context.Context, v *domain.Domain) error {
 	if err != nil {
 		return err
 	}
+	specs := make([]api.VMSpec, len(v.GPUs))
+	for n := range v.GPUs {
+		specs[n] = v.Spec(n, domain.GuestName(v.Name, v.UUID, n, false))
+	}
+	return h.createAll(ctx, v.Name, v.UUID, specs, uid, gid)
+}
+
+// createAll creates a domain's virtual GPUs for a QEMU of this user and group, or none of them.
+func (h *hook) createAll(ctx context.Context, name, uuid string, specs []api.VMSpec, uid, gid int) error {
 	vms, err := h.daemon.VMs(ctx)
 	if err != nil {
 		return err
 	}
 	taken := make(map[string]bool)
 	for _, vm := range vms {
-		if vm.DomainUUID != v.UUID {
+		if vm.DomainUUID != uuid {
 			taken[vm.Name] = true
 		}
 	}
 	// libvirt starts only domains that it believes are not running, so existing virtual GPUs were
-	// left behind when libvirt or the host's QEMU crashed. libvirt starts a domain that it believes
-	// not to run, so what there is was left behind when libvirt or the host's QEMU broke down.
-	if err := h.remove(ctx, v.UUID, vms); err != nil {
+	// left behind when libvirt or the host's QEMU crashed.
+	if err := h.remove(ctx, uuid, vms); err != nil {
 		return err
 	}
-	for n := range v.GPUs {
-		s := v.Spec(n, domain.GuestName(v.Name, v.UUID, n, false))
+	for n, s := range specs {
 		s.UID, s.GID = &uid, &gid
-		s.Peer = &api.Peer{PIDFile: filepath.Join(h.config.PIDDir, v.Name+".pid")}
+		s.Peer = &api.Peer{PIDFile: filepath.Join(h.config.PIDDir, name+".pid")}
 		if err := h.create(ctx, s, n, taken); err != nil {
-			h.undo(v.UUID)
+			h.undo(uuid)
 			return fmt.Errorf("virtual GPU %d: %w", n, err)
 		}
 	}
@@ -257,15 +268,17 @@ func (h *hook) release(ctx context.Context, xml []byte) error {
 	if err != nil || uuid == "" {
 		return err
 	}
+	// Before the daemon removes the directory that it is in.
+	rerr := instance.Arguments{RunDir: h.config.RunDir, UUID: uuid}.Remove()
 	queryCtx, cancel := context.WithTimeout(ctx, h.config.limit(1))
 	defer cancel()
 	vms, err := h.daemon.DomainVMs(queryCtx, uuid)
 	if err != nil {
-		return err
+		return errors.Join(rerr, err)
 	}
 	deleteCtx, cancel := context.WithTimeout(ctx, h.config.limit(len(vms)))
 	defer cancel()
-	return h.delete(deleteCtx, uuid, vms)
+	return errors.Join(rerr, h.delete(deleteCtx, uuid, vms))
 }
 
 // explain adds what to do if the daemon did not answer.

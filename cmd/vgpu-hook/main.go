@@ -5,7 +5,8 @@
 //
 // Before a domain's QEMU starts, the hook makes the daemon create the virtual GPUs that the
 // domain's metadata asks for, and when QEMU has ended it makes the daemon delete them. Domains that
-// ask for none are let through at once. If a virtual GPU can't be created, one line on standard
+// ask for none are let through at once. If the configuration has a section nova, instances of
+// OpenStack's Nova get what Placement granted them. If a virtual GPU can't be created, one line on standard
 // error gives the reason, which libvirt shows, and the domain does not start.
 //
 // The hook never calls libvirt, which waits for it. Its standard output stays empty, because
@@ -54,7 +55,7 @@ func run() int {
 	}
 	xml, err := io.ReadAll(io.LimitReader(os.Stdin, maxInput))
 	if err == nil {
-		err = call(operation, name, xml, domain.Concerns(xml))
+		err = call(operation, name, xml)
 	}
 	switch {
 	case err == nil:
@@ -68,22 +69,33 @@ func run() int {
 	}
 }
 
-// call carries out an operation on a domain. concerned reports whether its XML may have something
-// of vgpud's.
-func call(o operation, name string, xml []byte, concerned bool) error {
-	if !concerned && !o.ends {
+// call carries out an operation on a domain.
+func call(o operation, name string, xml []byte) error {
+	// Both may be wrong: they only search the bytes, of which tenants chose some.
+	concerned, nova := domain.Concerns(xml), domain.IsInstance(xml)
+	if !concerned && !nova && !o.ends {
 		return nil // even if the configuration is invalid
 	}
 	c, err := readConfig()
 	if err != nil {
 		return err
 	}
-	if !concerned && !c.served(xml) {
+	nova = nova && c.Nova != nil
+	if !concerned && !nova && !c.served(xml) {
 		return nil
 	}
 	client := api.NewClient(c.Socket)
 	defer client.Close()
 	h := hook{config: c, daemon: client, warn: func(err error) { warn(name, err) }}
+	if nova {
+		v, err := domain.ParseInstance(xml)
+		if err != nil {
+			return err
+		}
+		if v != nil && !v.Defined {
+			return h.explain(h.onInstance(context.Background(), o, v, xml))
+		}
+	}
 	return h.explain(o.act(&h, context.Background(), xml))
 }
 

@@ -63,6 +63,9 @@ func TestScripts(t *testing.T) {
 			e.Setenv("VGPUD_HOOK_CONFIG", filepath.Join(e.WorkDir, "hook.yaml"))
 			e.Setenv("VGPUD_NO_SYSLOG", "1")
 			e.Setenv("DEPLOY", deploy)
+			if err := setUpNova(e, d); err != nil {
+				return err
+			}
 			web1, err := domain.Define([]byte(plain), domain.Devices{
 				{Weight: 2, Cap: 0.5, Guarantee: 0.25, PriorityCeiling: 3, Memory: 1 << 30, GPU: "gpu0", KernelTimeLimit: 1e9, BAR2: 64 << 20}, {},
 			}, "/run/vgpud")
@@ -71,6 +74,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"replace": replace, "guests": guests, "make": makeGuest, "attach": attach, "requests": requests, "refuse": refuse, "hang": hang, "stop": stop,
+			"allocate": allocate, "answer": answer, "arguments": arguments, "directory": directory,
 		},
 	})
 }
@@ -103,6 +107,10 @@ func guests(ts *testscript.TestScript, _ bool, _ []string) {
 	for _, s := range daemonOf(ts).specs() {
 		fmt.Fprintf(&b, "%s domain=%s uuid=%s gpu=%s weight=%v cap=%v guarantee=%v priority=%d bar2=%d memory=%d limit=%v\n",
 			s.Name, s.Domain, s.DomainUUID, s.GPU, s.Weight, s.Cap, s.Guarantee, s.PriorityCeiling, s.BAR2Bytes, s.MemoryLimitBytes, s.KernelTimeLimit)
+		if s.Engine != "" {
+			fmt.Fprintf(&b, "    engine=%s owner=%s project=%s budget=%v\n", s.Engine, s.Owner, s.Project, s.Budget)
+			continue
+		}
 		if s.UID != nil && s.GID != nil && s.Peer != nil {
 			fmt.Fprintf(&b, "    socket=%s owner=%d:%d peer=%s\n", s.Socket, *s.UID, *s.GID, s.Peer.PIDFile)
 		}

@@ -18,9 +18,7 @@ import (
 )
 
 // shown returns a text of Placement's on one line of bounded length.
-func shown(s string) string {
-	return fmt.Sprintf("%.300s", strings.Join(strings.Fields(api.CleanText(s)), " "))
-}
+func shown(s string) string { return api.CleanText(strings.Join(strings.Fields(s), " ")) }
 
 // ask calls f with a client of Placement and a time limit.
 func ask[T any](ctx context.Context, c *Client, doing string, f func(ctx context.Context, s *gophercloud.ServiceClient) (T, error)) (v T, err error) {
