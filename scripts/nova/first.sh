@@ -1,0 +1,158 @@
+#!/usr/bin/env bash
+# The first process of the test bed's namespaces: it starts the services, reaps what they
+# leave behind, and all of them end with it. scripts/nova-testbed.sh runs it:
+#
+#   first.sh STATE FAKES HOSTS
+#
+# STATE is the directory of this test bed, FAKES the number of computes without VMs, HOSTS
+# that of computes with libvirt and QEMU. STATE/ready appears when all of them are known to
+# Nova. Each service's output is STATE/log/SERVICE.
+set -eEuo pipefail
+cd "$(dirname "$0")/../.."
+state=$1 fakes=$2 hosts=$3
+root=$state/root
+deps=${DEPS:?}
+
+say() { echo "$*" >&2; }
+trap 'echo "line $LINENO: $BASH_COMMAND: exit status $?" >&2' ERR
+trap 'exit 0' TERM INT
+
+. scripts/nova/configure.sh
+
+# layer mounts at $2 the unpacked packages below a layer of its own, $1.
+layer() {
+	mkdir -p "$1/upper" "$1/work" "$2"
+	mount -t overlay overlay -o "lowerdir=$deps/root,upperdir=$1/upper,workdir=$1/work" "$2"
+	mount -t proc proc "$2/proc"
+	# Without its submounts, which are the host's control groups.
+	mount --bind /sys "$2/sys"
+	mount --rbind /dev "$2/dev"
+	mount -t tmpfs tmpfs "$2/run"
+	mkdir -p "$2/run"/{nova,libvirt,vgpud,lock}
+	mount --bind "$state/srv" "$2/srv"
+}
+
+# inside runs a program under the root directory.
+inside() {
+	env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
+		${environment:-} chroot "${at:-$root}" "$@"
+}
+
+# service starts a program that keeps running, $1.
+service() {
+	local name=$1
+	shift
+	inside "$@" >>"$state/log/$name" 2>&1 </dev/null &
+}
+
+# until_ok waits until the rest of its arguments succeed, which is about $1.
+until_ok() {
+	local what=$1 i
+	shift
+	for ((i = 0; i < 600; i++)); do
+		"$@" >/dev/null 2>&1 && return
+		sleep 0.2
+	done
+	echo "$what did not come up in two minutes: see $state/log" >&2
+	return 1
+}
+
+port() { inside bash -c ": </dev/tcp/127.0.0.1/$1"; }
+answers() { inside curl -sf -o /dev/null "http://127.0.0.1:$1/"; }
+
+uwsgi() {
+	service "$1" uwsgi_python3 --ini "/etc/$1/bed.ini" --http-socket "127.0.0.1:$2"
+}
+
+# databases fills the services' databases, all but Keystone's by their own commands. What
+# they are filled with is the same for each test bed of these packages, so it is kept.
+databases() {
+	local kept=$deps/databases.tar key name others
+	key=$(cat "$deps/unpacked" scripts/nova/{first.sh,configure.sh,seed.py} | sha256sum)
+	if [ "$(cat "$deps/databases.key" 2>/dev/null)" = "$key" ]; then
+		tar -C "$root" -xf "$kept"
+		uwsgi keystone 5000
+		return
+	fi
+	say "filling databases"
+	mkdir -p "$root/srv/db"
+	(
+		inside placement-manage db sync
+		inside glance-manage db_sync
+	) >>"$state/log/sync" 2>&1 &
+	others=$!
+	(
+		inside nova-manage api_db sync
+		inside nova-manage cell_v2 map_cell0 --database_connection sqlite:////srv/db/cell0.sqlite
+		inside nova-manage db sync
+		inside nova-manage cell_v2 create_cell --name cell1
+	) >>"$state/log/sync" 2>&1
+	inside keystone-manage db_sync >>"$state/log/sync" 2>&1
+	mkdir -p "$root"/etc/keystone/{fernet-keys,credential-keys}
+	inside keystone-manage fernet_setup --keystone-user root --keystone-group root >>"$state/log/sync" 2>&1
+	inside keystone-manage credential_setup --keystone-user root --keystone-group root >>"$state/log/sync" 2>&1
+	inside keystone-manage bootstrap --bootstrap-password "$password" --bootstrap-region-id RegionOne \
+		--bootstrap-public-url http://127.0.0.1:5000/v3 --bootstrap-internal-url http://127.0.0.1:5000/v3 \
+		--bootstrap-admin-url http://127.0.0.1:5000/v3 >>"$state/log/sync" 2>&1
+	wait "$others"
+	# Else somebody who reads keeps others from writing, even within one process.
+	for name in "$root"/srv/db/*.sqlite; do
+		inside sqlite3 "${name#"$root"}" 'pragma journal_mode = wal' >>"$state/log/sync" 2>&1
+	done
+	uwsgi keystone 5000
+	until_ok Keystone answers 5000/v3
+	cp scripts/nova/seed.py "$root/srv/"
+	inside python3 /srv/seed.py >>"$state/log/sync" 2>&1
+	tar -C "$root" -cf "$kept.new" srv/db etc/keystone/fernet-keys etc/keystone/credential-keys
+	mv "$kept.new" "$kept"
+	echo "$key" >"$deps/databases.key"
+}
+
+# control starts what is not on a compute node.
+control() {
+	mkdir -p "$root/srv/images" "$root"/var/lib/{keystone,placement}
+	service rabbit env RABBITMQ_NODENAME=rabbit@localhost RABBITMQ_NODE_IP_ADDRESS=127.0.0.1 HOME=/var/lib/rabbitmq \
+		/usr/lib/rabbitmq/bin/rabbitmq-server
+	service neutron python3 /srv/neutron.py
+	databases
+	uwsgi placement 8778
+	uwsgi glance 9292
+	until_ok Placement answers 8778
+	until_ok RabbitMQ port 5672
+	service conductor nova-conductor --config-file /etc/nova/nova.conf
+	service scheduler nova-scheduler --config-file /etc/nova/nova.conf
+	uwsgi nova 8774
+	until_ok Glance answers 9292/healthcheck
+	until_ok Nova answers 8774
+}
+
+# fake starts a compute node of which only Nova and Placement know: its VMs are records.
+fake() {
+	local name=fake$1
+	mkdir -p "$root/var/lib/nova/$name"
+	cat >"$root/etc/nova/$name.conf" <<-END
+		[DEFAULT]
+		host = $name
+		compute_driver = fake.FakeDriver
+		state_path = /var/lib/nova/$name
+	END
+	service "$name" nova-compute --config-file /etc/nova/nova.conf --config-file "/etc/nova/$name.conf"
+}
+
+# known succeeds when Nova has a compute node for each host.
+known() {
+	[ "$(inside sqlite3 /srv/db/nova_api.sqlite 'select count(*) from host_mappings')" = $((fakes + hosts)) ]
+}
+
+ip link set lo up
+mkdir -p "$state"/{log,srv}
+cp scripts/nova/neutron.py "$state/srv/"
+layer "$state/control" "$root"
+configure "$root"
+control
+for ((n = 1; n <= fakes; n++)); do fake "$n"; done
+for ((n = 1; n <= hosts; n++)); do host "$n"; done
+until_ok "$fakes + $hosts compute nodes" known
+date +%s >"$state/ready"
+# As the first process this shell is the parent of whatever loses its own, and reaps it.
+while true; do wait -n || true; sleep 1 & wait $! || true; done
