@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Gets what scripts/nova-testbed.sh runs: Keystone, Placement, Glance, Nova, RabbitMQ, libvirt
-# and QEMU. All of it comes from Debian's packages and is unpacked under a directory of its
+# Gets what scripts/nova-testbed.sh runs: Keystone, Placement, Glance, Nova, RabbitMQ, MariaDB,
+# libvirt and QEMU. All of it comes from Debian's packages and is unpacked under a directory of its
 # own. Nothing is installed on this machine, but it takes root, for chroot.
 #
 # The directory is $VGPUD_NOVA_DEPS, or vgpud/nova in the user's cache:
@@ -21,7 +21,7 @@ deps=${VGPUD_NOVA_DEPS:-${XDG_CACHE_HOME:-${HOME:?neither VGPUD_NOVA_DEPS nor HO
 suites=(trixie trixie-backports)
 packages=(
 	keystone placement-api glance-api nova-api nova-conductor nova-scheduler nova-compute
-	uwsgi-core uwsgi-plugin-python3 rabbitmq-server
+	uwsgi-core uwsgi-plugin-python3 rabbitmq-server mariadb-server-core mariadb-client-core python3-pymysql
 	python3-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-log libvirt-clients
 	qemu-system-x86 qemu-utils ovmf
 	bash dash coreutils sed grep findutils mawk hostname iproute2 procps mount util-linux curl libc-bin
@@ -36,7 +36,7 @@ wish="# ${suites[*]}: ${packages[*]}"
 furnish() {
 	local root=$1 name
 	mkdir -p "$root"/{dev,proc,sys,root,srv,run} "$root"/tmp "$root"/var/log/libvirt/qemu "$root"/var/cache/libvirt/qemu \
-		"$root"/var/lib/libvirt/{qemu,images,boot} "$root"/var/lib/{nova/instances,glance/images,rabbitmq} \
+		"$root"/var/lib/libvirt/{qemu,images,boot} "$root"/var/lib/{nova/instances,glance/images,rabbitmq,mysql} \
 		"$root"/var/log/{nova,keystone,placement,glance,rabbitmq} "$root"/etc/libvirt/hooks/qemu.d
 	chmod 1777 "$root/tmp"
 	ln -sfn /run "$root/var/run"

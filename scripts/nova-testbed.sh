@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A real OpenStack on this machine, for tests: Keystone, Placement, Glance, Nova and RabbitMQ
-# from Debian's packages, in namespaces of their own. What it needs is fetched once
+# A real OpenStack on this machine, for tests: Keystone, Placement, Glance, Nova, RabbitMQ and
+# MariaDB from Debian's packages, in namespaces of their own. What it needs is fetched once
 # (scripts/nova-deps.sh); nothing is installed, no port of this machine is taken. It takes root.
 #
 #   nova-testbed.sh start [--fakes N] [--hosts N]
@@ -98,8 +98,8 @@ status() {
 			printf "%-10s " "${s%%:*}"
 			curl -s -o /dev/null -m 5 -w "%{http_code}\n" "http://127.0.0.1:${s#*:}" || echo "no answer"
 		done')
-	("$0" on control sqlite3 -header -column /srv/db/nova.sqlite \
-		"select host, uuid, running_vms from compute_nodes where deleted = 0")
+	("$0" on control mariadb --defaults-file=/etc/mysql/bed.cnf -te \
+		"select host, uuid, running_vms from nova.compute_nodes where deleted = 0")
 }
 
 versions() {

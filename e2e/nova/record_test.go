@@ -47,7 +47,7 @@ type recorder struct {
 func (r *recorder) call(real, name string) { r.stand = append(r.stand, real, name) }
 
 var (
-	requestID = regexp.MustCompile(`req-[0-9a-f-]{36}`)
+	requestID  = regexp.MustCompile(`req-[0-9a-f-]{36}`)
 	generation = regexp.MustCompile(`("(?:resource_provider_)?generation":)\d+`)
 	// Nova's own changes of a compute node's provider are counted, too.
 	nodeGeneration = regexp.MustCompile(`("uuid":"11111111-[^}]*?"generation":)\d+|("generation":)\d+([^}]*?"uuid":"11111111-)`)

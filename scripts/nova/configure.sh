@@ -22,19 +22,32 @@ credential() {
 # configure writes the services' configuration under the root directory $1.
 configure() {
 	local root=$1
+	cat >"$root/etc/mysql/bed.cnf" <<-END
+		[mariadbd]
+		datadir = /srv/db
+		socket = /run/mysqld.sock
+		pid_file = /run/mysqld.pid
+		user = root
+		skip_networking
+		max_connections = 500
+		innodb_flush_log_at_trx_commit = 0
+		innodb_flush_method = nosync
+		[client]
+		socket = /run/mysqld.sock
+	END
 	printf '127.0.0.1 localhost control\n127.0.1.1 host1\n127.0.1.2 host2\n127.0.1.3 host3\n' >"$root/etc/hosts"
 	cat >"$root/etc/keystone/keystone.conf" <<-END
 		[DEFAULT]
 		log_dir = /var/log/keystone
 		[database]
-		connection = sqlite:////srv/db/keystone.sqlite
+		connection = mysql+pymysql://root@localhost/keystone?unix_socket=/run/mysqld.sock
 		[token]
 		provider = fernet
 		expiration = 86400
 	END
 	cat >"$root/etc/placement/placement.conf" <<-END
 		[placement_database]
-		connection = sqlite:////srv/db/placement.sqlite
+		connection = mysql+pymysql://root@localhost/placement?unix_socket=/run/mysqld.sock
 		[api]
 		auth_strategy = keystone
 		[oslo_policy]
@@ -51,7 +64,7 @@ configure() {
 		[store]
 		filesystem_store_datadir = /srv/images
 		[database]
-		connection = sqlite:////srv/db/glance.sqlite
+		connection = mysql+pymysql://root@localhost/glance?unix_socket=/run/mysqld.sock
 		[paste_deploy]
 		flavor = keystone
 		[keystone_authtoken]
@@ -65,9 +78,9 @@ configure() {
 		service_down_time = 20
 		report_interval = 5
 		[api_database]
-		connection = sqlite:////srv/db/nova_api.sqlite
+		connection = mysql+pymysql://root@localhost/nova_api?unix_socket=/run/mysqld.sock
 		[database]
-		connection = sqlite:////srv/db/nova.sqlite
+		connection = mysql+pymysql://root@localhost/nova?unix_socket=/run/mysqld.sock
 		[keystone_authtoken]
 		$(credential nova)
 		[service_user]

@@ -64,48 +64,60 @@ uwsgi() {
 	service "$1" uwsgi_python3 --ini "/etc/$1/bed.ini" --http-socket "127.0.0.1:$2"
 }
 
-# databases fills the services' databases, all but Keystone's by their own commands. What
-# they are filled with is the same for each test bed of these packages, so it is kept.
+# database starts MariaDB.
+database() {
+	service mariadb mariadbd --defaults-file=/etc/mysql/bed.cnf
+	until_ok MariaDB inside mariadb --defaults-file=/etc/mysql/bed.cnf -e 'select 1'
+}
+
+# databases starts MariaDB and Keystone, with databases that the services filled by their own
+# commands, Keystone's also by seed.py. What they are filled with is the same for each test bed
+# of these packages, so it is kept.
 databases() {
 	local kept=$deps/databases.tar key name others
 	key=$(cat "$deps/unpacked" scripts/nova/{first.sh,configure.sh,seed.py} | sha256sum)
 	if [ "$(cat "$deps/databases.key" 2>/dev/null)" = "$key" ]; then
 		tar -C "$root" -xf "$kept"
+		database
 		uwsgi keystone 5000
 		return
 	fi
 	say "filling databases"
-	mkdir -p "$root/srv/db"
+	inside mariadb-install-db --defaults-file=/etc/mysql/bed.cnf --auth-root-authentication-method=normal --skip-test-db >>"$state/log/sync" 2>&1
+	database
+	for name in keystone placement glance nova_api nova nova_cell0; do
+		inside mariadb --defaults-file=/etc/mysql/bed.cnf -e "create database $name character set utf8mb3"
+	done
 	(
 		inside placement-manage db sync
 		inside glance-manage db_sync
+		inside keystone-manage db_sync
 	) >>"$state/log/sync" 2>&1 &
 	others=$!
 	(
 		inside nova-manage api_db sync
-		inside nova-manage cell_v2 map_cell0 --database_connection sqlite:////srv/db/cell0.sqlite
+		inside nova-manage cell_v2 map_cell0
 		inside nova-manage db sync
 		inside nova-manage cell_v2 create_cell --name cell1
 	) >>"$state/log/sync" 2>&1
-	inside keystone-manage db_sync >>"$state/log/sync" 2>&1
+	wait "$others"
 	mkdir -p "$root"/etc/keystone/{fernet-keys,credential-keys}
 	inside keystone-manage fernet_setup --keystone-user root --keystone-group root >>"$state/log/sync" 2>&1
 	inside keystone-manage credential_setup --keystone-user root --keystone-group root >>"$state/log/sync" 2>&1
 	inside keystone-manage bootstrap --bootstrap-password "$password" --bootstrap-region-id RegionOne \
 		--bootstrap-public-url http://127.0.0.1:5000/v3 --bootstrap-internal-url http://127.0.0.1:5000/v3 \
 		--bootstrap-admin-url http://127.0.0.1:5000/v3 >>"$state/log/sync" 2>&1
-	wait "$others"
-	# Else somebody who reads keeps others from writing, even within one process.
-	for name in "$root"/srv/db/*.sqlite; do
-		inside sqlite3 "${name#"$root"}" 'pragma journal_mode = wal' >>"$state/log/sync" 2>&1
-	done
 	uwsgi keystone 5000
 	until_ok Keystone answers 5000/v3
 	cp scripts/nova/seed.py "$root/srv/"
 	inside python3 /srv/seed.py >>"$state/log/sync" 2>&1
+	# MariaDB's files are whole only when it has ended.
+	inside mariadb --defaults-file=/etc/mysql/bed.cnf -e shutdown
+	until_ok "MariaDB's end" [ ! -e "$root/run/mysqld.pid" ]
 	tar -C "$root" -cf "$kept.new" srv/db etc/keystone/fernet-keys etc/keystone/credential-keys
 	mv "$kept.new" "$kept"
 	echo "$key" >"$deps/databases.key"
+	database
 }
 
 # control starts what is not on a compute node.
@@ -141,7 +153,7 @@ fake() {
 
 # known succeeds when Nova has a compute node for each host.
 known() {
-	[ "$(inside sqlite3 /srv/db/nova_api.sqlite 'select count(*) from host_mappings')" = $((fakes + hosts)) ]
+	[ "$(inside mariadb --defaults-file=/etc/mysql/bed.cnf -BNe 'select count(*) from nova_api.host_mappings')" = $((fakes + hosts)) ]
 }
 
 ip link set lo up
