@@ -1,7 +1,7 @@
 # What the README names: demo and test. The rest is for who works on it.
 GO      ?= go
 BIN     := bin
-PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-libvirt vgpu-nvml vgpu-placement vgpu-agent
+PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-qemu vgpu-libvirt vgpu-nvml vgpu-placement vgpu-agent
 # Those that have a C library, and need a C compiler.
 WITH_C  := vgpu-libvirt vgpu-nvml
 # libvirt's library, and NVIDIA's, are loaded at run time: building needs none of
@@ -21,7 +21,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps bench bench-vm bench-loga bench-quota bench-preempt bench-case bench-edge bundle-nvidia clean
+.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps test-nova nova-deps bench bench-vm bench-loga bench-quota bench-preempt bench-case bench-edge bundle-nvidia clean
 
 all: build
 
@@ -139,6 +139,15 @@ operators-deps:
 # Debian trixie, bootstrapped, to install packages in and to boot in a VM; nothing is installed here.
 system-deps: build-deps
 	@scripts/system-deps.sh
+
+# A real Nova and Placement on this machine, as root: instances by GPU shares, and whether Placement
+# still answers as recorded. NOVAFLAGS="-run Placement" chooses, -update records anew.
+test-nova: build nova-deps
+	$(GO) test -tags $(TAGS) -count 1 -timeout 60m ./e2e/nova -nova $(NOVAFLAGS)
+
+# Keystone, Placement, Nova and what they need, unpacked into a cache directory; nothing is installed.
+nova-deps: build-deps
+	@scripts/nova-deps.sh
 
 # Go benchmarks of the hot paths, each over several runs.
 bench:

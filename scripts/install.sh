@@ -212,7 +212,7 @@ if [ -n "$guest" ]; then
 	libraries
 else
 	[ -z "$remove" ] || stop vgpud.service 'vgpud-softgpu@*.service' vgpu-placement.service
-	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml vgpu-placement; do program "$p"; done
+	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml vgpu-placement vgpu-qemu; do program "$p"; done
 	for u in vgpud.service vgpud-softgpu@.service vgpu-placement.service; do unit "$u"; done
 	put 0644 deploy/sysusers.d/vgpud.conf "$lib/sysusers.d/vgpud.conf"
 	put 0644 deploy/tmpfiles.d/vgpud.conf "$lib/tmpfiles.d/vgpud.conf"
@@ -221,6 +221,8 @@ else
 		'vgpud and vgpuctl, which contain no C, run this program to talk to libvirt. It ends with its standard input.'
 	helper vgpu-nvml "load NVIDIA's management library for vgpud" '[--once] [--every DURATION]' \
 		"vgpud and vgpuctl, which contain no C, run this program to read the state of NVIDIA's GPUs. It changes nothing."
+	helper vgpu-qemu "become QEMU with the virtual GPUs of a domain" "QEMU'S ARGUMENTS" \
+		'libvirt runs this program as QEMU on hosts of Nova, where deploy/nova/install.sh has put a link to it. It appends what the libvirt hook wrote for the domain, and becomes QEMU. With the one argument --vgpu-qemu it prints which. /etc/vgpud/qemu.yaml may name another QEMU (qemu) and the directory of the daemon (run_dir).'
 	formats
 	docs vgpud install operations domain-xml placement gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
 		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge}

@@ -22,6 +22,7 @@ suites=(trixie trixie-backports)
 packages=(
 	keystone placement-api glance-api nova-api nova-conductor nova-scheduler nova-compute
 	uwsgi-core uwsgi-plugin-python3 rabbitmq-server mariadb-server-core mariadb-client-core python3-pymysql
+	python3-openstackclient python3-osc-placement
 	python3-libvirt libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-log libvirt-clients
 	qemu-system-x86 qemu-utils ovmf
 	bash dash coreutils sed grep findutils mawk hostname iproute2 procps mount util-linux curl libc-bin

@@ -48,7 +48,7 @@ func (h host) config() (config, error) {
 	}
 	for key, path := range map[string]string{"qemu": c.QEMU, "run_dir": c.RunDir} {
 		if path != "" && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
-			return c, fmt.Errorf("configuration: %s: %s: %q: want an absolute path without . and ..", configPath, key, path)
+			return c, fmt.Errorf("configuration: %s: %s: %q: want an absolute path in its shortest form", configPath, key, path)
 		}
 	}
 	return c, nil

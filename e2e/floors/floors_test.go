@@ -74,6 +74,7 @@ var rules = []rule{
 	{[]string{"mediator/ipc/slotstate"}, []string{"clock"}, "a launch's states are given the time"},
 	{[]string{"guestagent/preempt"}, []string{"net"}, "PTX in, PTX out"},
 	{[]string{"cmd/vgpu-hook"}, []string{"mediator/libvirt", "mediator/libvirt/qmp"}, "libvirt waits for its hook, which would wait for libvirt"},
+	{[]string{"cmd/vgpu-qemu"}, []string{"mediator", "net"}, "it starts each VM, on what a tenant may have a hand in, and has little in it"},
 	{[]string{"cmd/vgpud", "cmd/vgpuctl"}, []string{"gpu/nvidia/inventory/binding", "mediator/libvirt/binding"}, "code that needs cgo is in a program of its own"},
 	{[]string{"vfio"}, []string{"mediator"}, "the protocol knows no device"},
 }

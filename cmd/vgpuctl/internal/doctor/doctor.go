@@ -35,6 +35,8 @@ const (
 	QEMU    = "qemu"
 	Libvirt = "libvirt"
 	Hook    = "hook"
+	// Emulator is vgpu-qemu, at the place where libvirt looks for QEMU.
+	Emulator = "emulator"
 )
 
 // Host is the host to check.
@@ -75,7 +77,7 @@ type Report struct {
 // Examine runs all checks. It takes as long as the slowest.
 func Examine(ctx context.Context, h *Host) Report {
 	checks := []func(context.Context, *Host) []ability.Ability{
-		daemon, program, nvidia, nvml, kvm, qemu, libvirtDaemon, hook,
+		daemon, program, nvidia, nvml, kvm, qemu, libvirtDaemon, hook, emulator,
 	}
 	found := make([]chan []ability.Ability, len(checks))
 	for i, check := range checks {

@@ -31,10 +31,13 @@ func fullHost() (h *Host, outputs map[string]string) {
 		"qemu-system-x86_64 --version":                  "QEMU emulator version 11.1.3\nCopyright\n",
 		"qemu-system-x86_64 -device vfio-user-pci,help": "vfio-user-pci options:\n  socket=<SocketAddress>\n",
 		"virtqemud --version":                           "virtqemud (libvirt) 11.3.0\n",
+		"/usr/local/bin/qemu-system-x86_64 --vgpu-qemu": "vgpu-qemu version 1.0 runs /usr/bin/qemu-system-x86_64\n",
 	}
 	return &Host{
 		Files: fstest.MapFS{
 			"run/libvirt/virtqemud-sock":       {Mode: fs.ModeSocket},
+			"usr/local/bin/qemu-system-x86_64": {Mode: 0o755},
+			"usr/bin/qemu-system-x86_64":       {Mode: 0o755},
 			"etc/libvirt/hooks/qemu.d/50-vgpu": {Mode: 0o755, Data: []byte("\x7fELF…usage: vgpu-hook DOMAIN OPERATION…")},
 		},
 		TryKVM: func(string) error { return nil },
@@ -82,6 +85,7 @@ func TestAHostThatHasAll(t *testing.T) {
 		{Name: QEMU, State: ability.Present, What: "qemu-system-x86_64: QEMU emulator version 11.1.3, with vfio-user-pci", Needed: true},
 		{Name: Libvirt, State: ability.Present, What: "virtqemud (libvirt) 11.3.0 answers on /run/libvirt/virtqemud-sock, with 3 domains"},
 		{Name: Hook, State: ability.Present, What: "/etc/libvirt/hooks/qemu.d/50-vgpu"},
+		{Name: Emulator, State: ability.Present, What: "/usr/local/bin/qemu-system-x86_64 runs /usr/bin/qemu-system-x86_64"},
 	}}
 	if diff := cmp.Diff(want, Examine(t.Context(), h)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
