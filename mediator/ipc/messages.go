@@ -18,6 +18,11 @@ const (
 	// KindPrepare (vm to exec) is the first message to a spare executor, which opens the GPU at once:
 	// body [Prepare]. KindSetup follows, once there is a context for it.
 	KindPrepare Kind = "prepare"
+	// KindAhead (vm to exec) may come between the two: the spare executor makes a context on the GPU,
+	// for the context that will come, and answers with a message of the same kind, with Error set if it
+	// has none. Its body and files are those of a [KindSetup] that is like the one to come in all but
+	// what only that knows: slot, grant, last fault and what was saved.
+	KindAhead Kind = "ahead"
 	// KindReady (exec to vm): the context carries out commands or, with Error set, never will. Then
 	// its body may be a [Fault] with the reason's code.
 	KindReady Kind = "ready"
@@ -99,6 +104,35 @@ const (
 	// KindGrant (vm to exec) answers [KindGrow]: body [Grant].
 	KindGrant Kind = "grant"
 )
+
+// Messages between vm and serve about contexts that are made ahead, in spare executors.
+const (
+	// KindSpare (vm to serve): the guest's process asks for GPU memory, to make a context ahead; body
+	// [Spare]. It is answered by [KindLend].
+	KindSpare Kind = "spare"
+	// KindLend (serve to vm): the memory is lent, or is not, or no longer; body [Lend]. A vm of an older
+	// version ignores it.
+	KindLend Kind = "lend"
+	// KindSpareGone (vm to serve): the context that was made ahead is gone, or is one of the guest's
+	// now; body [Spare].
+	KindSpareGone Kind = "spare-gone"
+)
+
+// Spare names a context that is made ahead.
+type Spare struct {
+	// Number distinguishes those of one guest. It is above 0.
+	Number uint64 `json:"number"`
+	// GPU is an index of [Spec].Floats, or 0 for a guest that does not float.
+	GPU int `json:"gpu,omitempty"`
+}
+
+// Lend says whether a context that is made ahead may have memory.
+type Lend struct {
+	Number uint64 `json:"number"`
+	// Lent reports whether it may. Otherwise the context is to end at once, and [KindSpareGone] says
+	// when it has.
+	Lent bool `json:"lent,omitempty"`
+}
 
 // Leave names a context that floats.
 type Leave struct {
@@ -316,6 +350,8 @@ type Hello struct {
 	Away []Left `json:"away,omitempty"`
 	// Grows are what contexts have asked for that need more memory.
 	Grows []Grow `json:"grows,omitempty"`
+	// Spares are contexts that were made ahead, with memory that an earlier daemon lent.
+	Spares []Spare `json:"spares,omitempty"`
 }
 
 // Spec is what a guest's virtual GPU was created with.

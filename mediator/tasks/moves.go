@@ -24,6 +24,7 @@ func (t *Table) placeOn(now time.Duration, x *task, gpu int, memory uint64) Deci
 	x.granted, x.onHost, x.leaves, x.to, x.why = memory-min(x.of.Own, memory), 0, false, noGPU, place.NoReason
 	d := Decision{Key: x.key, GPU: gpu, Granted: x.granted, Left: x.left, Want: x.want}
 	x.want = 0
+	t.claim(x)
 	if x.left == 0 {
 		d.Waited = x.waited
 	}
@@ -53,6 +54,10 @@ func (t *Table) Shrink(now time.Duration, k Key, before uint64) {
 
 // tellToLeave has a task leave its GPU, unless the host has no room for it.
 func (t *Table) tellToLeave(now time.Duration, x *task, a *place.Action, ds []Decision) []Decision {
+	if t.isDelayed(x) {
+		_ = t.queue.Stayed(now, x.id) // it does not know yet that it is there
+		return ds
+	}
 	if bound := x.of.OnHost; bound > 0 {
 		sum := x.granted
 		for _, o := range t.order {
@@ -116,7 +121,8 @@ func (t *Table) Left(now time.Duration, k Key, times uint32, bytes uint64, wants
 	if x.to != noGPU && t.queue.Moved(now, x.id) == nil {
 		v, _ := t.queue.Task(x.id)
 		x.req.Memory = v.Wants - min(x.of.Own, v.Wants)
-		return t.placeOn(now, x, x.to, v.Memory), true
+		d = t.placeOn(now, x, x.to, v.Memory)
+		return d, t.settleOne(now, &d)
 	}
 	if err := t.queue.Left(now, x.id); err != nil {
 		return d, false // it is not on a GPU
@@ -219,7 +225,8 @@ func (t *Table) Grow(now time.Duration, k Key, memory uint64, gpus []GPU) (d Dec
 		granted, err := t.queue.Grow(now, x.id, n+x.of.Own)
 		switch {
 		case granted:
-			return x.grown(n + x.of.Own), true
+			d = x.grown(n + x.of.Own)
+			return d, t.settleOne(now, &d)
 		case err == nil:
 			return d, false
 		}

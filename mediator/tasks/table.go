@@ -56,9 +56,13 @@ type GPU struct {
 	Busy float64
 	// Closed GPUs take no new task: they are ill, or an operator keeps guests off them.
 	Closed bool
+	// Kept is the memory in bytes that guests that don't float may take beside Pinned. No spare gets it;
+	// tasks may.
+	Kept uint64
 }
 
-// Decision is what to tell a guest about one of its tasks. One of Granted, Leave, Code and Reason is set.
+// Decision is what to tell a guest about one of its tasks, or its spare. One of Granted, Leave, Code,
+// Reason and Recall is set.
 type Decision struct {
 	Key Key
 	// Granted is the memory that the task has on GPU from now on, in bytes, after it had waited.
@@ -78,6 +82,8 @@ type Decision struct {
 	Code abi.ErrorCode
 	// Reason is why it waits on.
 	Reason abi.WaitReason
+	// Recall is the number of the guest's spare on GPU, which is to end: see [Table.SpareGone].
+	Recall uint64
 }
 
 // Task is a task as operators see it.
@@ -118,6 +124,11 @@ type Table struct {
 	moves   Moves
 	actions []place.Action
 	order   []*task // in order of asking
+
+	outside  []GPU      // the host's, as they were last
+	spares   []*spare   // in order of lending
+	delayed  []Decision // that wait for spares to end
+	recalled []Decision // not told yet
 }
 
 type guest struct {
@@ -435,8 +446,8 @@ func (t *Table) Undo(now time.Duration, k Key) {
 
 // Decide places what has room at now. gpus are the host's.
 func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
-	ds := t.refused
-	t.refused = nil
+	ds := append(t.refused, t.recalled...)
+	t.refused, t.recalled = nil, nil
 	t.expire(now)
 	open := t.apply(gpus)
 	t.actions = t.queue.Begin(now, t.actions[:0])
@@ -464,14 +475,18 @@ func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
 			ds = append(ds, Decision{Key: x.key, Reason: why})
 		}
 	}
+	ds = t.recall(now, ds)
 	t.apply(nil)
-	return ds
+	return t.settle(now, ds)
 }
 
 // apply has the queue know what of the GPUs is not for tasks; nil is nothing. What guests outside of
 // the queue have keeps tasks waiting and is no reason to refuse one, so it is nothing but while the
 // queue decides. It reports which GPUs are open.
 func (t *Table) apply(gpus []GPU) (open place.Set) {
+	if gpus != nil {
+		t.outside = append(t.outside[:0], gpus...)
+	}
 	all := t.queue.GPUs()
 	for i := range all {
 		d := &all[i]
@@ -512,7 +527,15 @@ func (t *Table) why(x *task, open place.Set) abi.WaitReason {
 
 // Next returns when Decide is to be called at the latest if nothing else happens. ok reports whether
 // it has to be called at all.
-func (t *Table) Next(now time.Duration) (at time.Duration, ok bool) { return t.queue.Next(now) }
+func (t *Table) Next(now time.Duration) (at time.Duration, ok bool) {
+	at, ok = t.queue.Next(now)
+	for i := range t.delayed {
+		if until, short := t.short(now, t.delayed[i].GPU); short && (!ok || until < at) {
+			at, ok = until, true
+		}
+	}
+	return at, ok
+}
 
 // Tasks returns all tasks at now, in order of asking.
 func (t *Table) Tasks(now time.Duration) []Task {
