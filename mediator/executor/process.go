@@ -45,7 +45,7 @@ type process struct {
 func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) (err error) {
 	hangUp := sync.OnceValue(conn.Close)
 	defer func() { err = errors.Join(err, hangUp()) }()
-	m, opened, err := receiveSetup(ctx, conn, open)
+	m, opened, err := p.receiveSetup(ctx, conn, open, log)
 	if err != nil || m.Kind == "" {
 		return err
 	}
@@ -74,11 +74,6 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 	bar2 := m.Files[0]
 	defer func() { err = errors.Join(err, bar2.Close()) }()
-	shared, err := mapShared(bar2)
-	if err != nil {
-		return errors.Join(err, m.Files[1].Close())
-	}
-	defer func() { err = errors.Join(err, unix.Munmap(shared)) }()
 	area, err := mapEvents(events)
 	if err != nil {
 		return errors.Join(err, m.Files[1].Close())
@@ -101,29 +96,28 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		page.AddChange()
 	}()
 
-	windows := registrable(&s, shared, log)
-	populated := func() {}
-	if s.GPU.Kind == "nvidia" { // which registers memory
-		wait, stop := populate(windows, log)
-		defer stop()
-		populated = wait
-	}
-
-	elapsed := newMeter(page, p.clock).elapsed
 	memory := page.Memory(s.Slot, s.MemoryLimit).Granted(s.Grant)
 	memory.SetExempt(s.Saved)
-	device, gctx, err := openContext(ctx, opened.opener(open), s, page, memory, elapsed)
+	made := opened.takeAhead(&s, page, bar2, memory, log)
+	wasAhead := made != nil
+	if !wasAhead {
+		if made, err = p.makeNow(ctx, &s, bar2, page, opened.opener(open), memory, log); made == nil {
+			return err
+		}
+	}
+	defer func() { err = errors.Join(err, made.release()) }()
+	defer made.stopPopulated()
 	if err != nil {
 		// vm is told, and limits its log.
 		log.Debug("executor has no context", "err", err)
 		return notReady(conn, err)
 	}
+	device, gctx, shared, windows, registered, elapsed := made.device, made.context, made.shared, made.windows, made.registered, made.options.Elapsed
 	ctx, cancel := context.WithCancelCause(ctx)
 	fault := faultReport(conn, log)
 	defer p.watchdog.guard(ctx.Done(), hungOf(gctx), func() {
 		fault(ipc.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
 	})()
-	registered := register(gctx, windows, populated, log)
 	defer func() {
 		cancel(nil) // if Run was not called; from here on the process is to end
 		slot.SetEnding()
@@ -185,7 +179,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 			log.Debug("context can't be handed to the daemon", "err", err)
 		}
 	}
-	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name, "after", p.clock.Now()-began)
+	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name, "ahead", wasAhead, "after", p.clock.Now()-began)
 
 	// ctx may end while Run is still in a call of the driver.
 	running, ran := context.WithCancel(context.WithoutCancel(ctx))
@@ -248,6 +242,11 @@ func checkSetup(m *ipc.Message, s *ipc.Setup) error {
 	if s.Slot < 0 || s.Slot >= ipc.MaxContexts {
 		return fmt.Errorf("context slot %d of %d", s.Slot, ipc.MaxContexts)
 	}
+	return checkRings(s)
+}
+
+// checkRings checks where a setup has the device's part of BAR2.
+func checkRings(s *ipc.Setup) error {
 	if s.Header < 0 || s.Rings < 0 {
 		return fmt.Errorf("header of %d bytes, rings of %d", s.Header, s.Rings)
 	}
@@ -309,11 +308,40 @@ func notReady(conn *ipc.Conn, reason error) error {
 	return conn.Send(m)
 }
 
-func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.ControlPage, memory gpu.Budget, elapsed func() time.Duration) (gpu.Device, gpu.Context, error) {
-	device, err := open(ctx, s.GPU)
+// makeNow makes a context that is needed now. It returns nil if the guest's memory is not what it should
+// be, and otherwise, with an error, one without a context and a GPU.
+func (p process) makeNow(ctx context.Context, s *ipc.Setup, bar2 *os.File, page *ipc.ControlPage, open Opener, memory gpu.Budget, log *slog.Logger) (*ahead, error) {
+	shared, err := mapShared(bar2)
 	if err != nil {
-		return nil, nil, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
+		return nil, err
 	}
+	a := &ahead{shared: shared}
+	var populated func()
+	a.windows, populated, a.stopPopulated = windowsOf(s, shared, log)
+	a.options = contextOptions(s, page, memory, newMeter(page, p.clock).elapsed)
+	if a.device, err = open(ctx, s.GPU); err != nil {
+		return a, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
+	}
+	if a.context, err = a.device.NewContext(ctx, a.options); err != nil {
+		return a, errors.Join(fmt.Errorf("create a context on GPU %s: %w", s.GPU.Name, err), a.device.Close())
+	}
+	a.registered = register(a.context, a.windows, populated, log)
+	return a, nil
+}
+
+// windowsOf returns the part of BAR2 that is registered with the GPU. If the GPU registers memory, its
+// pages are made meanwhile; populated waits for them, and stop ends that.
+func windowsOf(s *ipc.Setup, shared []byte, log *slog.Logger) (windows []byte, populated, stop func()) {
+	windows = registrable(s, shared, log)
+	if s.GPU.Kind != "nvidia" {
+		return windows, func() {}, func() {}
+	}
+	populated, stop = populate(windows, log)
+	return windows, populated, stop
+}
+
+// contextOptions returns what the context of a setup is made with.
+func contextOptions(s *ipc.Setup, page *ipc.ControlPage, memory gpu.Budget, elapsed func() time.Duration) gpu.ContextOptions {
 	limit := currentMemoryLimit(page, s.MemoryLimit)
 	switch {
 	case s.Grant > 0 && !s.Grows:
@@ -321,14 +349,9 @@ func openContext(ctx context.Context, open Opener, s ipc.Setup, page *ipc.Contro
 	case s.Saved && limit > 0: // it may have been lowered since
 		limit = max(limit, s.Grant)
 	}
-	c, err := device.NewContext(ctx, gpu.ContextOptions{
-		Label: s.Guest, MemoryLimit: limit, Budget: memory,
-		KernelTimeLimit: currentTimeLimit(page, s.KernelTimeLimit), Elapsed: elapsed,
-	})
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("create a context on GPU %s: %w", s.GPU.Name, err), device.Close())
+	return gpu.ContextOptions{
+		Label: s.Guest, MemoryLimit: limit, Budget: memory, KernelTimeLimit: currentTimeLimit(page, s.KernelTimeLimit), Elapsed: elapsed,
 	}
-	return device, c, nil
 }
 
 // currentMemoryLimit returns the GPU memory that the guest may use: what the daemon has set since, or
