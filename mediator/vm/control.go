@@ -29,6 +29,7 @@ type control struct {
 	drain  func(ipc.Drain)
 	place  func(ipc.Place)
 	leave  func(ipc.Leave)
+	lend   func(ipc.Lend)
 	alone  func() // called when no daemon is connected any more
 	log    *slog.Logger
 	stderr *Stderr // nil: daemons can't replace it
@@ -40,6 +41,7 @@ type control struct {
 	tasks   []ipc.Task             // contexts that float, from their request to their end
 	away    []ipc.Left             // those of them that have left their GPUs
 	grows   []ipc.Grow             // what those ask for that need more memory
+	spares  []ipc.Spare            // spare executors with memory that is lent
 
 	clock   clock.Clock
 	changes chan struct{} // one entry: a message about changes is due
@@ -141,6 +143,8 @@ func (c *control) serveDaemon(conn *ipc.Conn) error {
 			c.handlePlace(&m)
 		case ipc.KindLeave:
 			c.handleLeave(&m)
+		case ipc.KindLend:
+			c.handleLend(&m)
 		}
 	}
 	return err

@@ -48,7 +48,8 @@ type executors struct {
 	growths     bucket          // of the guest's requests for more memory
 	drained     map[string]bool // GPUs on which no executor starts, by name: see drain
 	spare       *spare          // nil: the guest has none
-	closed      bool            // no spare executor starts any more
+	lastSpare   uint64
+	closed      bool // no spare executor starts any more
 	ended       sync.WaitGroup
 }
 

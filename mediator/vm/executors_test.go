@@ -53,7 +53,12 @@ func linger() error {
 		return err
 	}
 	m, err := conn.Receive()
-	if err == nil && m.Kind == ipc.KindPrepare {
+	for err == nil && m.Kind != ipc.KindSetup {
+		if m.Kind == ipc.KindAhead {
+			if err := conn.Send(ipc.Message{Kind: ipc.KindAhead}); err != nil {
+				return err
+			}
+		}
 		m, err = conn.Receive()
 	}
 	if err != nil {

@@ -30,7 +30,7 @@ func floatingExecutors(t *testing.T) (b *executors, dial func() *ipc.Conn) {
 	b.spec.GPU = b.spec.Floats[0]
 	b.pages = append(b.pages, other)
 	c, l := newControl(t)
-	c.place, c.alone = b.place, b.waitForDaemon
+	c.place, c.lend, c.alone = b.place, b.lend, b.waitForDaemon
 	b.daemons = c
 	path := l.Addr().String()
 	serveControl(t, c, l)

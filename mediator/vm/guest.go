@@ -89,7 +89,7 @@ func Run(ctx context.Context, o Options) (err error) {
 	log.Info("virtual GPU ready", "socket", o.Spec.Socket, "gpu", o.Spec.GPU.Name)
 
 	daemons.hello, daemons.pages, daemons.quit, daemons.drain = ipc.Hello{Version: o.Version}, pages, cancel, b.drain
-	daemons.place, daemons.leave, daemons.alone = b.place, b.leave, b.waitForDaemon
+	daemons.place, daemons.leave, daemons.lend, daemons.alone = b.place, b.leave, b.lend, b.waitForDaemon
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { daemons.serve(ctx, o.Sockets.Control) })

@@ -73,7 +73,7 @@ func (c *control) sendHello(conn *ipc.Conn) error {
 		files[i] = page.File()
 	}
 	hello := c.hello
-	hello.Tasks, hello.Away, hello.Grows = c.tasks, c.away, c.grows
+	hello.Tasks, hello.Away, hello.Grows, hello.Spares = c.tasks, c.away, c.grows, c.spares
 	m, err := ipc.NewMessage(ipc.KindHello, hello, files...)
 	if err == nil {
 		err = conn.Send(m)

@@ -47,6 +47,7 @@ type process struct {
 	cancel context.CancelFunc
 
 	output      *Output // used by run alone
+	spare       bool    // the executor was a spare one; used by run alone
 	sentHandles bool    // used by receive alone
 	faulted     bool    // used by receive alone
 
@@ -129,6 +130,10 @@ func (p *process) runOnce(log *slog.Logger) (left bool) {
 		log.Debug("executor ended")
 		return false
 	}
+	if p.diedAsSpare(code, err) {
+		log.Debug("the spare executor has died, and another is started", "err", errors.Join(err, werr), "last", last)
+		return p.runOnce(log)
+	}
 	if p.pause(); !p.faulted && p.left(log) {
 		return true
 	}
@@ -169,6 +174,7 @@ func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
 		return nil, nil, errors.New("the device has no shared memory")
 	}
 	st, err := p.setUpSpare(shared)
+	p.spare = st != nil
 	if err == nil && st == nil {
 		if st, err = p.b.launch(p.b.log.With("context", p.ref.Slot)); err == nil {
 			err = p.setUp(st, shared)
@@ -186,21 +192,6 @@ func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
 	}
 	p.conn, p.ready, p.sentHandles = st.conn, false, false
 	return st.cmd, st.conn, nil
-}
-
-// setUpSpare sends the setup to the guest's spare executor. It returns nil if there is none, or if it
-// has died.
-func (p *process) setUpSpare(shared *os.File) (*started, error) {
-	st := p.b.takeSpare(p.gpu)
-	if st == nil {
-		return nil, nil
-	}
-	st.output.With("context", p.ref.Slot)
-	if err := p.setUp(st, shared); err != nil {
-		p.b.log.Debug("the spare executor is of no use", "err", errors.Join(err, st.end()))
-		return nil, nil
-	}
-	return st, nil
 }
 
 // setUp sends an executor its setup.
@@ -275,7 +266,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			p.returned()
 			p.b.dev.ContextReady(p.ref)
 			p.b.daemons.notifyChange()
-			p.b.keepSpare(p.gpu)
+			p.b.keepSpare(p.gpu, p.rings)
 		case ipc.KindHandles:
 			if err := p.receiveHandles(&m); err != nil {
 				return abi.ErrorInternal, errors.Join(err, m.CloseFiles())

@@ -145,7 +145,7 @@ func TestSpareExecutorEnds(t *testing.T) {
 		func() { receiveOnly(t, b, ipc.Message{Kind: ipc.KindFault, Body: lost}) },
 		func() { receiveOnly(t, b, ipc.Message{Kind: ipc.KindReady, Error: "no GPU", Body: lost}) },
 		func() {
-			if b.takeSpare(1) != nil {
+			if b.takeSpare(t.Context(), 1) != nil {
 				t.Error("a context on another GPU got the spare executor")
 			}
 		},
@@ -167,7 +167,7 @@ func TestSpareExecutorEnds(t *testing.T) {
 func TestNoSpareExecutor(t *testing.T) {
 	b, _ := warmExecutors(t)
 	b.spec.GPU.WarmExecutors = false
-	b.keepSpare(0)
+	b.keepSpare(0, 0)
 	if b.spare != nil {
 		t.Error("a spare executor that was not asked for")
 	}
@@ -180,13 +180,13 @@ func TestNoSpareExecutorOfADrainedGPU(t *testing.T) {
 	b.spec.GPU.Name = "gpu0"
 	b.spec.Floats = []ipc.GPU{{Name: "gpu0", WarmExecutors: true}, {Name: "gpu1", WarmExecutors: true}}
 	b.drain(ipc.Drain{GPU: "gpu1", Refuse: true})
-	if b.keepSpare(1); b.spare != nil {
+	if b.keepSpare(1, 0); b.spare != nil {
 		t.Error("a spare executor of a GPU that is drained")
 	}
 	if b.isDraining(0) || !b.isDraining(1) {
 		t.Error("the GPU that is drained is not the one on which no executor starts")
 	}
-	if b.keepSpare(0); b.spare == nil {
+	if b.keepSpare(0, 0); b.spare == nil {
 		t.Error("no spare executor of another GPU")
 	}
 }
