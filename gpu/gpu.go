@@ -44,6 +44,7 @@ type Properties struct {
 	RegistersPerSM       int
 	MemoryBytes          uint64
 	ContextBytes         uint64 // that a context takes beside what [ContextOptions] bound; about
+	StartBytes           uint64 // of what [ContextOptions] bound that a context takes from its start; about
 	ClockHz              uint64 // SM cycles a second
 	MaxGrid, MaxBlockDim Dim3
 	L2Bytes              uint64

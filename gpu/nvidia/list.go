@@ -15,6 +15,9 @@ import (
 // (docs/nvidia.md).
 const contextBytes = 520 << 20
 
+// startBytes is what kernels may print and allocate unless a program changes that.
+const startBytes = 9 << 20
+
 // Info is one GPU as the driver lists it.
 type Info struct {
 	// UUID in nvidia-smi's form: "GPU-…".
@@ -60,7 +63,7 @@ func query(d Driver, i int) (Info, error) {
 	info.PCI, err = d.DeviceGetPCIBusID(dev)
 	keep(err)
 	info.PCI = strings.ToLower(info.PCI)
-	p.ContextBytes = contextBytes
+	p.ContextBytes, p.StartBytes = contextBytes, startBytes
 	p.MemoryBytes, err = d.DeviceTotalMem(dev)
 	keep(err)
 	ask := func(a cuda.Attribute) int {

@@ -115,7 +115,7 @@ func (o Options) properties() gpu.Properties {
 		Name: o.Name, UUID: o.UUID, Major: 8, Minor: 0,
 		SMs: m.SMs, ThreadsPerSM: m.SM.Threads, BlocksPerSM: m.SM.Blocks, ThreadsPerBlock: maxBlockThreads,
 		SharedPerSM: m.SM.Shared, SharedPerBlock: min(48<<10, m.SM.Shared), SharedPerBlockOptin: m.SM.Shared,
-		RegistersPerSM: m.SM.Registers, MemoryBytes: o.MemoryBytes, ClockHz: 1e9,
+		RegistersPerSM: m.SM.Registers, MemoryBytes: o.MemoryBytes, StartBytes: ContextBytes, ClockHz: 1e9,
 		MaxGrid:     gpu.Dim3{X: maxGridX, Y: maxGridYZ, Z: maxGridYZ},
 		MaxBlockDim: gpu.Dim3{X: maxBlockThreads, Y: maxBlockThreads, Z: maxBlockZ},
 		L2Bytes:     4 << 20,

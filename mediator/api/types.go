@@ -205,7 +205,9 @@ type GPU struct {
 	MemoryBytes uint64 `json:"memory_bytes"`
 	// GrantedBytes is the part of the memory that contexts have that float.
 	GrantedBytes uint64 `json:"granted_bytes,omitempty"`
-	Policy       string `json:"policy"`
+	// SpareBytes is the part of it that is lent to spare executors, for contexts that they made ahead.
+	SpareBytes uint64 `json:"spare_bytes,omitempty"`
+	Policy     string `json:"policy"`
 	// ByKernel reports whether the policy decides about each launch, which then waits for its turn,
 	// rather than about guests.
 	ByKernel bool `json:"by_kernel"`

@@ -89,15 +89,15 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 		}
 	}
 	s.startTasks(g)
-	if g.floats() {
-		s.wg.Go(func() { s.tellPlaces(g) })
-	}
+	s.wg.Go(func() { s.tellPlaces(g) })
 	s.wg.Go(func() {
 		defer close(g.gone)
 		ended := g.receive(s.log, func(m *ipc.Message) {
 			switch m.Kind {
 			case ipc.KindTask, ipc.KindTaskGone, ipc.KindLeft, ipc.KindWants, ipc.KindGrow:
 				s.handleTask(g, m)
+			case ipc.KindSpare, ipc.KindSpareGone:
+				s.handleSpare(g, m)
 			default:
 				g.handleMessage(m)
 			}

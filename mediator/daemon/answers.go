@@ -20,6 +20,31 @@ type answers struct {
 	due [ipc.MaxContexts]*ipc.Place
 	// leaves has the contexts that are to leave, and are not told yet.
 	leaves [ipc.MaxContexts]*ipc.Leave
+	// lends are about the memory of spare executors, in order.
+	lends []ipc.Lend
+}
+
+// maxLends bounds what is due about spare executors: a guest has one, and its process waits for one
+// answer at a time.
+const maxLends = 8
+
+// addLend has a guest's process be told of a spare executor's memory. One that does not read gets no
+// more refusals, but learns what it has and that it has it no longer.
+func (a *answers) addLend(l ipc.Lend, refusal bool) {
+	a.mu.Lock()
+	if !refusal || len(a.lends) < maxLends {
+		a.lends = append(a.lends, l)
+	}
+	a.mu.Unlock()
+	a.notify()
+}
+
+// lendAgain is addLend for what was due before all others.
+func (a *answers) lendAgain(l ipc.Lend) {
+	a.mu.Lock()
+	a.lends = append([]ipc.Lend{l}, a.lends...)
+	a.mu.Unlock()
+	a.notify()
 }
 
 // add has an answer be told. If it failed before, one that came since is told instead.
@@ -69,6 +94,15 @@ func (a *answers) take() (all []dueMessage) {
 			all, a.leaves[i] = append(all, dueMessage{ipc.KindLeave, i, l, func() { a.addLeave(l) }}), nil
 		}
 	}
+	// One at a time, so that one that has to be told again stays first.
+	if len(a.lends) > 0 {
+		l := a.lends[0]
+		a.lends = a.lends[1:]
+		all = append(all, dueMessage{ipc.KindLend, 0, l, func() { a.lendAgain(l) }})
+		if len(a.lends) > 0 {
+			a.notify()
+		}
+	}
 	return all
 }
 
@@ -77,6 +111,10 @@ func (s *Service) tellPlace(g *guest, d tasks.Decision) {
 	pl := ipc.Place{
 		Slot: d.Key.Slot, Generation: d.Key.Generation, Granted: d.Granted, Waited: d.Waited, Reason: uint32(d.Reason), Code: uint32(d.Code),
 		Left: d.Left, Want: d.Want,
+	}
+	if d.Recall > 0 {
+		g.answers.addLend(ipc.Lend{Number: d.Recall}, false)
+		return
 	}
 	if d.Leave {
 		g.answers.addLeave(&ipc.Leave{Slot: d.Key.Slot, Generation: d.Key.Generation})
@@ -92,7 +130,8 @@ func (s *Service) tellPlace(g *guest, d tasks.Decision) {
 	g.answers.add(&pl, false)
 }
 
-// tellPlaces tells a guest's process what was decided about its contexts, until the guest is gone.
+// tellPlaces tells a guest's process what was decided about its contexts and spare executors, until the
+// guest is gone.
 func (s *Service) tellPlaces(g *guest) {
 	for {
 		select {
@@ -108,7 +147,7 @@ func (s *Service) tellPlaces(g *guest) {
 			if err == nil {
 				continue
 			}
-			s.log.Debug("tell a guest where its context is", "guest", g.spec.Name, "context", due.slot, "err", err)
+			s.log.Debug("tell a guest what was decided", "guest", g.spec.Name, "context", due.slot, "err", err)
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				due.again() // its process is stopped, or slow
 			}

@@ -118,6 +118,7 @@ func (s *Service) reserve(spec api.VMSpec, socket, uuid string) (*pendingVM, err
 	}
 	p := &pendingVM{spec: spec, device: d, socket: socket, uuid: uuid}
 	s.pending[spec.Name] = p
+	s.tasks.notify() // spare executors may have to make room
 	return p, nil
 }
 

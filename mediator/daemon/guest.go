@@ -56,6 +56,7 @@ type guest struct {
 	// the host's.
 	introduced []ipc.Task
 	departed   []ipc.Left // those of them that had left their GPUs
+	spares     []ipc.Spare
 	grows      []ipc.Grow // and what those asked for that needed more memory
 	tasks      *hostTasks
 	left       bool // it may have no tasks any more; guarded by tasks.mu
@@ -100,7 +101,7 @@ func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 		}
 	}
 	var hello ipc.Hello
-	if len(saved.Spec.Floats) > 0 {
+	if !saved.older {
 		if err := m.Decode(&hello); err != nil {
 			return nil, errors.Join(err, process.Release())
 		}
@@ -111,7 +112,7 @@ func receiveHello(conn *ipc.Conn, saved *savedState) (_ *guest, err error) {
 		return nil, errors.Join(err, process.Release())
 	}
 	return &guest{
-		presence: home, away: away, introduced: hello.Tasks, departed: hello.Away, grows: hello.Grows,
+		presence: home, away: away, introduced: hello.Tasks, departed: hello.Away, grows: hello.Grows, spares: hello.Spares,
 		spec: saved.Spec, life: life(saved.PID, saved.Began),
 		domain: ipc.Domain{Name: saved.Spec.Domain, Granted: saved.Spec.Granted, Owner: saved.Spec.Owner, Project: saved.Spec.Project},
 		pid:    saved.PID, started: saved.Began, process: process, conn: conn, gone: make(chan struct{}),
@@ -174,7 +175,8 @@ func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool
 			continue
 		}
 		switch m.Kind {
-		case ipc.KindHandles, ipc.KindChanged, ipc.KindTask, ipc.KindTaskGone, ipc.KindLeft, ipc.KindWants, ipc.KindGrow:
+		case ipc.KindHandles, ipc.KindChanged, ipc.KindTask, ipc.KindTaskGone, ipc.KindLeft, ipc.KindWants, ipc.KindGrow,
+			ipc.KindSpare, ipc.KindSpareGone:
 			handle(&m)
 			continue
 		}

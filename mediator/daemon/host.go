@@ -138,6 +138,7 @@ func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 	}
 	g.changed()
 	s.admitTasks(g)
+	s.tasks.notify() // a guest that does not float may have more now
 	t := g.terms()
 	s.log.Info("settings changed", events.Kind(events.SettingsChanged), "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling, "latency", t.Latency,
 		"kernel_time_limit", g.sched.TimeLimit(), "memory_limit_bytes", t.MemoryLimitBytes, "by", by)
@@ -166,7 +167,11 @@ func (s *Service) GPU(name string) (api.GPU, error) {
 // showGPU returns a GPU as the API shows it.
 func (s *Service) showGPU(d *device) api.GPU {
 	g := d.gpu()
-	s.tasks.locked(func(t *tasks.Table) { g.GrantedBytes = t.Granted(s.tasks.index(d.config.Name)) })
+	s.tasks.locked(func(t *tasks.Table) {
+		i := s.tasks.index(d.config.Name)
+		g.GrantedBytes = t.Granted(i)
+		_, g.SpareBytes = t.Lent(i)
+	})
 	return g
 }
 

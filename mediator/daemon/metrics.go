@@ -146,6 +146,7 @@ var gpuMetrics = []metric[api.GPU]{
 	gpuMetric("draining", "Whether no guest gets a context on the GPU, because an operator drains it.", gauge, func(g *api.GPU) float64 { return boolValue(g.Draining) }),
 	gpuMetric("lost_vms_total", "Guests whose virtual GPU was lost, because its process ended although nobody asked for that.", counter, func(g *api.GPU) float64 { return float64(g.LostVMs) }),
 	gpuMetric("memory_bytes", "The GPU's memory.", gauge, func(g *api.GPU) float64 { return float64(g.MemoryBytes) }),
+	gpuMetric("memory_spare_bytes", "GPU memory that is lent to spare executors, until somebody needs it.", gauge, func(g *api.GPU) float64 { return float64(g.SpareBytes) }),
 	gpuMetric("memory_granted_bytes", "GPU memory that was granted to contexts that float.", gauge, func(g *api.GPU) float64 { return float64(g.GrantedBytes) }),
 	gpuMetric("vms", "Guests on the GPU.", gauge, func(g *api.GPU) float64 { return float64(g.VMs) }),
 	gpuMetric("healthy", "Whether the GPU answers.", gauge, func(g *api.GPU) float64 { return boolValue(g.Healthy) }),

@@ -159,6 +159,7 @@ func (s *Service) admitWith(g *guest, memory uint64) {
 // they are, an earlier daemon saved; that they are still there, the guest's process says.
 func (s *Service) restoreTasks(g *guest, saved *savedState) {
 	g.tasks, g.answers.news = s.tasks, make(chan struct{}, 1)
+	s.restoreSpares(g)
 	if !g.floats() {
 		return
 	}
@@ -191,6 +192,7 @@ func (s *Service) restoreTasks(g *guest, saved *savedState) {
 // again that they have one: the daemon before may have ended before it did.
 func (s *Service) startTasks(g *guest) {
 	if !g.floats() {
+		s.tasks.notify() // it may have more than nothing now
 		return
 	}
 	var placed []tasks.Task
@@ -219,12 +221,13 @@ func (s *Service) startTasks(g *guest) {
 func (s *Service) dropTasks(g *guest) {
 	if g.floats() {
 		g.awaitExecutors()
-		s.tasks.locked(func(t *tasks.Table) {
-			g.left = true
-			t.Remove(s.clock.Now(), g.spec.Name)
-		})
-		s.tasks.notify()
 	}
+	s.tasks.locked(func(t *tasks.Table) {
+		g.left = true
+		t.Remove(s.clock.Now(), g.spec.Name)
+		t.RemoveSpares(g.spec.Name)
+	})
+	s.tasks.notify()
 }
 
 // key returns the name of one of the guest's contexts.
@@ -372,7 +375,7 @@ func (s *Service) decideTasks() (waits bool) {
 	s.tasks.locked(func(t *tasks.Table) {
 		waits = slices.ContainsFunc(t.Tasks(0), func(x tasks.Task) bool {
 			return !x.Placed && x.State != taskplace.Parked || x.State == taskplace.Growing
-		})
+		}) || t.Recalling()
 	})
 	return waits
 }
@@ -399,6 +402,8 @@ func (s *Service) carryOut(d *tasks.Decision) {
 		s.tasks.locked(func(t *tasks.Table) { t.Began(d) })
 	}
 	switch {
+	case d.Recall > 0:
+		s.log.Debug("spare executor is to end, as others need its memory", "guest", g.spec.Name, "gpu", s.devices[d.GPU].config.Name)
 	case d.Leave:
 		s.log.Debug("context is to leave its GPU", "guest", g.spec.Name, "context", d.Key.Slot, "gpu", s.devices[d.GPU].config.Name, "why", d.Why)
 	case d.Before > 0:
@@ -424,6 +429,17 @@ func (s *Service) taskGPUs() []tasks.GPU {
 			gpus[i].PinnedGuarantee += guarantee
 		}
 	}
+	// Each of its contexts takes more than that, of which nothing is promised; and a guest without a limit
+	// may take anything. No spare executor is in the way of either.
+	keep := func(gpu string, all bool) {
+		switch i := s.tasks.index(gpu); {
+		case i < 0:
+		case all:
+			gpus[i].Kept = s.devices[i].loop.Properties().MemoryBytes
+		default:
+			gpus[i].Kept += ipc.MaxContexts * s.devices[i].loop.Properties().ContextBytes
+		}
+	}
 	s.eachPromise(func(p *promise) {
 		switch {
 		case p.floats && p.g != nil:
@@ -437,6 +453,7 @@ func (s *Service) taskGPUs() []tasks.GPU {
 		default:
 			// What a guest is promised is reserved. One without a limit is promised nothing.
 			memory := p.memory
+			keep(p.gpu, memory == 0)
 			if memory == 0 && p.g != nil {
 				memory = min(p.g.page.MemoryTaken(), api.MaxMemoryLimit)
 			}

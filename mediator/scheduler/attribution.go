@@ -119,7 +119,7 @@ func (s *Scheduler) GroupOf(now time.Duration, pid int) (id accounting.GroupID, 
 			continue
 		}
 		u.guest = g.number
-		if id, ok = g.contextGroup(0), now-u.since > startupGrace || !g.starts(pid); ok && !g.work.unattributed {
+		if id, ok = g.contextGroup(0), now-u.since > startupGrace || !g.starts(pid); ok && now-u.since > startupGrace && !g.work.unattributed {
 			g.work.unattributed = true
 			s.o.Log.Warn("guest's process is on the GPU and no context claims it: the guest is charged all of its time", "guest", g.o.Name, "pid", pid)
 		}

@@ -49,7 +49,7 @@ func Start(ctx context.Context, program string, gpus int, memory uint64, warpTim
 	}
 	c := daemon.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
 	for i := range gpus {
-		g := daemon.GPUConfig{Name: fmt.Sprintf("gpu%d", i), Kind: "soft", Policy: "none"}
+		g := daemon.GPUConfig{Name: fmt.Sprintf("gpu%d", i), Kind: "soft", Policy: "none", WarmExecutors: "true"}
 		g.Socket = filepath.Join(dir, g.Name+".sock")
 		args := []string{
 			"softgpu", "--socket", g.Socket, "--mode", machine.CoRun.String(), "--memory-bytes", strconv.FormatUint(memory, 10),
