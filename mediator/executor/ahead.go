@@ -30,7 +30,12 @@ type ahead struct {
 	windows       []byte
 	registered    *hostMemory
 	stopPopulated func()
+	raised        bool // the process's priority
 }
+
+// errSealed ends a spare executor whose context ahead does not fit: since it was made the process may not
+// open a GPU. vm starts another.
+var errSealed = errors.New("the context ahead does not fit, and no other can be made in this process")
 
 // makeAhead makes a context on the GPU that was opened, and tells vm. An error is one of the protocol or
 // of the connection.
@@ -53,6 +58,9 @@ func (p process) makeAhead(ctx context.Context, conn *ipc.Conn, m ipc.Message, o
 	if o.ahead, err = p.newAhead(ctx, &s, m.Files[0], m.Files[1], o.device, log); err != nil {
 		log.Debug("no context ahead", "err", err)
 		reply.Error = err.Error()
+	} else {
+		o.ahead.raised = settle(&s, o.ahead.page, log)
+		o.sealed = s.Sealed
 	}
 	return conn.Send(reply)
 }
@@ -111,6 +119,9 @@ func (o *opened) takeAhead(s *ipc.Setup, page *ipc.ControlPage, bar2 *os.File, m
 	}
 	return nil
 }
+
+// isSealed reports whether the process may open no GPU any more.
+func (o *opened) isSealed() bool { return o != nil && o.sealed }
 
 // dropAhead closes the context ahead, if there is one. The GPU stays open.
 func (o *opened) dropAhead() error {

@@ -17,6 +17,7 @@ type opened struct {
 	gpu    ipc.GPU
 	device gpu.Device // nil once it was used
 	ahead  *ahead     // nil: there is no context ahead
+	sealed bool       // the process, when that was made
 }
 
 // receiveSetup receives the setup. A spare executor opens its GPU first, and makes a context ahead if

@@ -100,6 +100,9 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	memory.SetExempt(s.Saved)
 	made := opened.takeAhead(&s, page, bar2, memory, log)
 	wasAhead := made != nil
+	if !wasAhead && opened.isSealed() {
+		return errSealed
+	}
 	if !wasAhead {
 		if made, err = p.makeNow(ctx, &s, bar2, page, opened.opener(open), memory, log); made == nil {
 			return err
@@ -124,22 +127,9 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 		err = errors.Join(err, registered.close(gctx), device.Close())
 	}()
 
-	notRaised := raisePriority()
-	if notRaised != nil {
-		log.Debug("executor runs at the usual priority", "err", notRaised)
+	if !wasAhead {
+		made.raised = settle(&s, page, log)
 	}
-	if cpu, ok := page.PollingCPU(); ok {
-		if err := avoidCPU(cpu); err != nil {
-			log.Debug("executor may share the polling thread's processor", "err", err)
-		}
-	}
-
-	if s.Sealed {
-		if err := seal(s.GPU.Kind); err != nil {
-			log.Warn("executor is less confined", "err", err)
-		}
-	}
-
 	x := New(Options{
 		Device: device, Context: gctx, MemoryPeak: memory.Peak, Shared: shared, Windows: s.Header + s.Rings, Page: page, Slot: s.Slot,
 		Clock: p.clock, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
@@ -151,7 +141,7 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	})
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
-	if notRaised == nil {
+	if made.raised {
 		x.priority = &priority{page: page, slot: slot, log: log}
 	}
 	// It listens while the context is made anew, too: if vm dies, that ends.
@@ -214,6 +204,26 @@ func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *sl
 	}
 	log.Debug("executor ends")
 	return nil
+}
+
+// settle has this process be what it is from when it has a context on: its priority, its processors and
+// its confinement. It reports whether it could raise its priority.
+func settle(s *ipc.Setup, page *ipc.ControlPage, log *slog.Logger) (raised bool) {
+	err := raisePriority()
+	if err != nil {
+		log.Debug("executor runs at the usual priority", "err", err)
+	}
+	if cpu, ok := page.PollingCPU(); ok {
+		if err := avoidCPU(cpu); err != nil {
+			log.Debug("executor may share the polling thread's processor", "err", err)
+		}
+	}
+	if s.Sealed {
+		if err := seal(s.GPU.Kind); err != nil {
+			log.Warn("executor is less confined", "err", err)
+		}
+	}
+	return err == nil
 }
 
 // seal confines this process to what it needs from now on, which is less than it needed to open the
@@ -542,6 +552,22 @@ func (x *Executor) handle(conn *ipc.Conn, m ipc.Message) error {
 			return err
 		}
 		x.SetVector(v.Index, e)
+		return nil
+	case ipc.KindVectors:
+		var v ipc.Vectors
+		if err := m.Decode(&v); err != nil {
+			return err
+		}
+		if len(v.Indexes) != len(m.Files) {
+			return fmt.Errorf("%d interrupt vectors with %d files", len(v.Indexes), len(m.Files))
+		}
+		for i, f := range m.Files {
+			e, err := NewEventfd(f)
+			if err != nil {
+				return err
+			}
+			x.SetVector(v.Indexes[i], e)
+		}
 		return nil
 	default:
 		return fmt.Errorf("unknown message %q", m.Kind)

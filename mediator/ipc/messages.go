@@ -20,8 +20,9 @@ const (
 	KindPrepare Kind = "prepare"
 	// KindAhead (vm to exec) may come between the two: the spare executor makes a context on the GPU,
 	// for the context that will come, and answers with a message of the same kind, with Error set if it
-	// has none. Its body and files are those of a [KindSetup] that is like the one to come in all but
-	// what only that knows: slot, grant, last fault and what was saved.
+	// has none. Its body and its two files are those of a [KindSetup] that is like the one to come in all
+	// but what only that knows: slot, grant, last fault and what was saved. If the one to come differs in
+	// more, the executor may end instead.
 	KindAhead Kind = "ahead"
 	// KindReady (exec to vm): the context carries out commands or, with Error set, never will. Then
 	// its body may be a [Fault] with the reason's code.
@@ -40,6 +41,9 @@ const (
 	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body [Vector]; file the
 	// eventfd, or none to turn the vector off.
 	KindVector Kind = "vector"
+	// KindVectors (vm to exec) gives an executor that is ready the interrupt vectors that there are: body
+	// [Vectors]; files their eventfds.
+	KindVectors Kind = "vectors"
 	// KindFault (exec to vm): a kernel ended the GPU context; body [Fault].
 	KindFault Kind = "fault"
 )
@@ -324,6 +328,11 @@ type Channel struct {
 // Vector is an interrupt vector.
 type Vector struct {
 	Index int `json:"index"`
+}
+
+// Vectors are interrupt vectors, in the order of their files.
+type Vectors struct {
+	Indexes []int `json:"indexes"`
 }
 
 // Fault is the fault that ended a context.

@@ -28,9 +28,10 @@ type executors struct {
 	command func() *exec.Cmd
 	clock   clock.Clock
 	log     *slog.Logger
-	dev     *vgpu.Device // set once, before the first call
-	daemons *control     // learn of handles and changes; may be nil
-	until   *os.File     // see [ipc.Page.SetUntil]; nil: there is none
+	dev     *vgpu.Device                // set once, before the first call
+	vector  func(int) (*os.File, error) // its
+	daemons *control                    // learn of handles and changes; may be nil
+	until   *os.File                    // see [ipc.Page.SetUntil]; nil: there is none
 
 	mu        sync.Mutex
 	processes [ipc.MaxContexts]*process
@@ -80,6 +81,7 @@ func newExecutors(spec ipc.Spec, page *ipc.ControlPage, command func() *exec.Cmd
 // use sets the device. It is called once, before the device's first call.
 func (b *executors) use(dev *vgpu.Device) {
 	cfg := dev.Config()
+	b.vector = dev.Vector
 	b.dev, b.header, b.rings = dev, abi.HeaderBytes(cfg.Channels), cfg.RingsBytes()
 }
 

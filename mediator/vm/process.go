@@ -262,7 +262,9 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			p.mu.Lock()
 			p.ready = true
 			p.mu.Unlock()
-			p.sendVectors(0, p.b.dev.Config().Vectors)
+			if err := p.sendAllVectors(p.b.dev.Config().Vectors); err != nil {
+				p.b.log.Warn("send the interrupt vectors", "err", err)
+			}
 			p.returned()
 			p.b.dev.ContextReady(p.ref)
 			p.b.daemons.notifyChange()
@@ -415,10 +417,46 @@ func (p *process) sendVectors(start, count int) {
 	}
 }
 
+// sendAllVectors sends an executor that is ready the eventfds that there are of n interrupt vectors, at
+// once: the guest waits for the context meanwhile.
+func (p *process) sendAllVectors(n int) (err error) {
+	p.vectors.Lock()
+	defer p.vectors.Unlock()
+	var all ipc.Vectors
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	for v := range n {
+		f, err := p.b.vector(v)
+		if err != nil {
+			return fmt.Errorf("interrupt vector %d: %w", v, err)
+		}
+		if f != nil {
+			all.Indexes, files = append(all.Indexes, v), append(files, f)
+		}
+	}
+	if len(files) == 0 {
+		return nil // as it has it
+	}
+	m, err := ipc.NewMessage(ipc.KindVectors, all, files...)
+	if err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.conn == nil {
+		return nil
+	}
+	return p.send(m)
+}
+
 func (p *process) sendVector(v int) (err error) {
 	p.vectors.Lock()
 	defer p.vectors.Unlock()
-	f, err := p.b.dev.Vector(v)
+	f, err := p.b.vector(v)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,15 @@ package vm
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"os/exec"
+	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
 	"vgpud/mediator/ipc"
@@ -136,6 +140,14 @@ func TestExecutorThatIsNotReadyInTime(t *testing.T) {
 
 func TestVectorsAreSentWhenReady(t *testing.T) {
 	b := testExecutors(t)
+	there := map[int]bool{1: true, 2: true, 31: true}
+	b.vector = func(v int) (*os.File, error) {
+		if !there[v] {
+			return nil, nil
+		}
+		fd, err := unix.Eventfd(uint(v), unix.EFD_CLOEXEC)
+		return os.NewFile(uintptr(fd), "vector"), err
+	}
 	p := newProcess(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 	ours, theirs := pair(t)
 	p.conn = ours
@@ -150,12 +162,31 @@ func TestVectorsAreSentWhenReady(t *testing.T) {
 			t.Errorf("code %v, error %v", code, err)
 		}
 	}()
-	// Each is sent once: none was sent before the executor was ready.
-	for v := range b.dev.Config().Vectors {
+	// All that there are are sent at once, and none was before the executor was ready.
+	m, err := theirs.Receive()
+	var got ipc.Vectors
+	if err = errors.Join(err, m.Decode(&got)); err != nil || m.Kind != ipc.KindVectors || !slices.Equal(got.Indexes, []int{1, 2, 31}) || len(m.Files) != 3 {
+		t.Fatalf("got %s %+v with %d files, %v", m.Kind, got, len(m.Files), err)
+	}
+	for i, f := range m.Files {
+		var n [8]byte
+		if _, err := f.Read(n[:]); err != nil || int(binary.NativeEndian.Uint64(n[:])) != got.Indexes[i] {
+			t.Errorf("vector %d has the eventfd of %v, %v", got.Indexes[i], n, err)
+		}
+	}
+	if err := m.CloseFiles(); err != nil {
+		t.Error(err)
+	}
+	// Later changes come one by one.
+	p.sendVectors(2, 2)
+	for v := 2; v < 4; v++ {
 		m, err := theirs.Receive()
 		var got ipc.Vector
-		if err = errors.Join(err, m.Decode(&got)); err != nil || m.Kind != ipc.KindVector || got.Index != v {
+		if err = errors.Join(err, m.Decode(&got)); err != nil || m.Kind != ipc.KindVector || got.Index != v || len(m.Files) > 0 != there[v] {
 			t.Fatalf("got %s %+v, %v; want vector %d", m.Kind, got, err, v)
+		}
+		if err := m.CloseFiles(); err != nil {
+			t.Error(err)
 		}
 	}
 	if err := ours.Expire(); err != nil {

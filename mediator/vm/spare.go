@@ -134,7 +134,7 @@ func (b *executors) makeAhead(ctx context.Context, sp *spare, s *started) error 
 	}
 	m, err := ipc.NewMessage(ipc.KindAhead, ipc.Setup{
 		Guest: b.spec.Name, GPU: b.gpu(sp.gpu), Header: b.header, Rings: sp.rings, MemoryLimit: b.spec.MemoryLimit,
-		KernelTimeLimit: b.spec.KernelTimeLimit, Grows: true,
+		KernelTimeLimit: b.spec.KernelTimeLimit, Grows: true, Sealed: b.spec.Sandbox != nil,
 	}, shared, b.pages[sp.gpu].File())
 	if err == nil {
 		err = s.conn.Send(m)
@@ -331,8 +331,8 @@ func (p *process) setUpSpare(shared *os.File) (*started, error) {
 	return st, nil
 }
 
-// diedAsSpare reports whether an executor ended as one that was killed while it was a spare, whose
-// connection takes messages until then: another one is started in its place.
+// diedAsSpare reports whether an executor ended that was a spare one, without a word: it was killed, or
+// its context does not fit. Another one is started in its place.
 func (p *process) diedAsSpare(code abi.ErrorCode, err error) bool {
 	return p.spare && code == abi.ErrorExecutorStart && errors.Is(err, io.EOF)
 }
