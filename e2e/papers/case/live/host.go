@@ -25,6 +25,7 @@ import (
 type Host struct {
 	batch.Options
 	program   string
+	runDir    string // the daemon's
 	processes []*child.Process
 }
 
@@ -47,7 +48,10 @@ func Start(ctx context.Context, program string, gpus int, memory uint64, warpTim
 	if err := os.Chmod(dir, 0o711); err != nil {
 		return h, err
 	}
-	c := daemon.Config{RunDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}
+	if h.runDir, err = makeRunDir(); err != nil {
+		return h, err
+	}
+	c := daemon.Config{RunDir: h.runDir, Socket: filepath.Join(dir, "vgpud.sock")}
 	for i := range gpus {
 		g := daemon.GPUConfig{Name: fmt.Sprintf("gpu%d", i), Kind: "soft", Policy: "none", WarmExecutors: "true"}
 		g.Socket = filepath.Join(dir, g.Name+".sock")
@@ -77,6 +81,16 @@ func Start(ctx context.Context, program string, gpus int, memory uint64, warpTim
 	return h, h.start(ctx, "serve", func() error { _, err := h.Client.Health(ctx); return err }, "serve", "--config", config)
 }
 
+// makeRunDir makes the daemon's directory. It is in memory where that can be, as /run/vgpud is: the daemon
+// writes there what it grants before it tells. Sockets of GPUs can't be there, since executors have a
+// /dev of their own.
+func makeRunDir() (string, error) {
+	if dir, err := os.MkdirTemp("/dev/shm", "vgpud-"); err == nil {
+		return dir, nil
+	}
+	return os.MkdirTemp("", "vgpud-")
+}
+
 // start starts a process and waits until it answers.
 func (h *Host) start(ctx context.Context, name string, answers func() error, args ...string) error {
 	p, err := child.Start(h.Dir, name, exec.Command(h.program, args...))
@@ -96,5 +110,5 @@ func (h *Host) Close() error {
 	if h.Client != nil {
 		h.Client.Close()
 	}
-	return errors.Join(append(errs, os.RemoveAll(h.Dir))...)
+	return errors.Join(append(errs, os.RemoveAll(h.Dir), os.RemoveAll(h.runDir))...)
 }
