@@ -188,6 +188,31 @@ func (g *guest) save(now time.Duration) error {
 	return g.saveWith(g.terms(), g.sched.TimeLimit(), now)
 }
 
+// saveTasks saves which GPUs the guest's contexts have. The rest stays as it was saved last, which is no
+// less true than it was: a bill goes with what the GPU had counted then, and to ask the GPU again takes
+// longer than all else that a context waits for.
+func (g *guest) saveTasks(now time.Duration) error {
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	if g.dir == "" {
+		return nil
+	}
+	if g.saved.PID == 0 {
+		return g.saveWith(g.terms(), g.sched.TimeLimit(), now)
+	}
+	k := g.saved
+	k.Tasks = g.placedTasks()
+	if slices.Equal(k.Tasks, g.saved.Tasks) {
+		return nil
+	}
+	if err := k.write(g.files, g.dir); err != nil {
+		g.saved = savedState{} // it is not known which of the two is there
+		return err
+	}
+	g.saved = k
+	return nil
+}
+
 // saveWith is save with the terms, and the time limit of kernels, that the guest is about to have.
 //
 // Preconditions: g.saving is held, and g.dir is set.

@@ -390,7 +390,7 @@ func (s *Service) carryOut(d *tasks.Decision) {
 		return // it has left, and its tasks go with it
 	}
 	if d.Granted > 0 && d.Granted != d.Before {
-		if err := g.save(s.clock.Now()); err != nil {
+		if err := g.saveTasks(s.clock.Now()); err != nil {
 			s.log.Warn("a context waits on: that it has a GPU can't be saved", "guest", g.spec.Name, "context", d.Key.Slot, "err", s.notSaved(err))
 			if d.Before == 0 {
 				s.tasks.locked(func(t *tasks.Table) { t.Undo(s.clock.Now(), d.Key) })
