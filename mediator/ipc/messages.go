@@ -130,7 +130,7 @@ type Spare struct {
 	GPU int `json:"gpu,omitempty"`
 }
 
-// Lend says whether a context that is made ahead may have memory.
+// Lend is the word on the memory of a context that is made ahead.
 type Lend struct {
 	Number uint64 `json:"number"`
 	// Lent reports whether it may. Otherwise the context is to end at once, and [KindSpareGone] says
