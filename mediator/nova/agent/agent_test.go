@@ -139,7 +139,7 @@ func TestSickGPUIsOutWithinFiveSeconds(t *testing.T) {
 			id := nova.ProviderUUID(node, "gpu0")
 			w.server.Allocate(instance, id, map[string]int{nova.ClassShare: 60, nova.ClassMemory: 2048})
 			change(&w.daemon.gpus[0])
-			w.run(4 * time.Second)
+			w.run(time.Second) // the very next round
 			if w.server.Fits(id, map[string]int{nova.ClassShare: 1}) || w.offered(t, node, "gpu0") != [2]int{} {
 				t.Errorf("still offered: %v", w.offered(t, node, "gpu0"))
 			}
