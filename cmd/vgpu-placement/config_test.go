@@ -33,7 +33,7 @@ func TestShippedConfig(t *testing.T) {
 		},
 		Endpoint: "http://controller:8778", CAFile: "/etc/ssl/certs/ca-certificates.crt", Timeout: 5 * time.Second,
 		ComputeIDFile: "/var/lib/nova/compute_id", Host: "compute1.example.org", ComputeNode: "0c8bd1e8-7a4b-4a45-9d3b-4f4a1d2b3c4d",
-		Socket: "/run/vgpud/vgpud.sock", StateDir: "/var/lib/vgpu-placement", Metrics: "127.0.0.1:9878",
+		Socket: "/run/vgpud/vgpud.sock", StateDir: "/var/lib/vgpu-placement", Metrics: "127.0.0.1:9878", AgentSocket: "/run/vgpu-placement/agent.sock",
 		Poll: time.Second, Heartbeat: time.Minute, DaemonGrace: 10 * time.Second,
 	}
 	want.Keep.Share, want.Keep.MemoryMiB = 10, 512

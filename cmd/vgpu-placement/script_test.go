@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -19,6 +20,7 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/nova"
 	"vgpud/mediator/nova/placement/placementtest"
+	"vgpud/mediator/nova/reservation"
 )
 
 var update = flag.Bool("update", false, "write what the scripts in testdata expect anew")
@@ -57,12 +59,13 @@ func TestScripts(t *testing.T) {
 			if err := serveDaemon(e, filepath.Join(dir, "vgpud.sock")); err != nil {
 				return err
 			}
-			config := fmt.Sprintf("keystone: {url: %q, username: vgpud, password_file: %q}\nhost: host1\ncompute_id_file: /nonexistent\nsocket: %q\nstate_dir: %q\npoll: 10ms\n",
-				h.URL+"/v3", filepath.Join(e.WorkDir, "password"), filepath.Join(dir, "vgpud.sock"), e.WorkDir)
+			config := fmt.Sprintf("keystone: {url: %q, username: vgpud, password_file: %q}\nhost: host1\ncompute_id_file: /nonexistent\nsocket: %q\nstate_dir: %q\npoll: 10ms\nagent_socket: %q\n",
+				h.URL+"/v3", filepath.Join(e.WorkDir, "password"), filepath.Join(dir, "vgpud.sock"), e.WorkDir, filepath.Join(dir, "agent.sock"))
+			e.Setenv("AGENT", filepath.Join(dir, "agent.sock"))
 			return errors.Join(os.WriteFile(filepath.Join(e.WorkDir, "placement.yaml"), []byte(config), 0o600),
 				os.WriteFile(filepath.Join(e.WorkDir, "password"), []byte(placementtest.Password+"\n"), 0o600))
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"providers": providersOf, "offered": offered, "allocate": allocate, "same": same, "change": change},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"providers": providersOf, "offered": offered, "allocate": allocate, "same": same, "change": change, "reserve": reserve, "room": room},
 	})
 }
 
@@ -153,4 +156,29 @@ func change(ts *testscript.TestScript, _ bool, args []string) {
 		ts.Fatalf("no %q in %s", args[2], args[0])
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(strings.ReplaceAll(x, args[2], args[3])), 0o600))
+}
+
+// reserve GPU SHARES asks the agent for a guest that Nova does not place; "! reserve" checks that
+// they are sold.
+func reserve(ts *testscript.TestScript, not bool, args []string) {
+	var shares float64
+	_, err := fmt.Sscan(args[1], &shares)
+	ts.Check(err)
+	err = reservation.Client{Socket: ts.Getenv("AGENT")}.Reserve(context.Background(), reservation.Request{Guest: "g" + args[1], GPU: args[0], Weight: shares, MemoryLimitBytes: 1 << 30})
+	if not != errors.Is(err, reservation.ErrSold) || !not && err != nil {
+		ts.Fatalf("%v", err)
+	}
+}
+
+// room GPU SHARES waits until so many shares are not reserved.
+func room(ts *testscript.TestScript, _ bool, args []string) {
+	limit := time.Now().Add(2 * time.Minute) // ends a failed test only
+	for time.Now().Before(limit) {
+		p, _ := placementOf(ts).Provider(nova.ProviderUUID(node, args[0]))
+		if i := p.Inventories[nova.ClassShare]; fmt.Sprint(i.Total-i.Reserved) == args[1] {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	ts.Fatalf("Placement has %+v", placementOf(ts).Providers())
 }

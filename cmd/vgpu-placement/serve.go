@@ -118,6 +118,13 @@ func serve(ctx context.Context, n *connection, log *slog.Logger) (err error) {
 		})
 		defer func() { err = errors.Join(err, s.Close()) }()
 	}
+	if n.config.AgentSocket != "" {
+		stop, err := serveAgent(n.config.AgentSocket, a, log)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+	}
 	var fed uint64
 	background.Go(func() {
 		systemd.FeedWatchdog(ctx, systemd.Watchdog()/2, log, func() bool {

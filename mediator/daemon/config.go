@@ -45,6 +45,9 @@ type Config struct {
 	// Libvirt is the URI of the libvirt whose domains the daemon follows, or "off": qemu:///system,
 	// if there is libvirt.
 	Libvirt string `yaml:"libvirt,omitempty"`
+	// PlacementAgent is the socket of vgpu-placement, which is asked whether a part of a GPU is
+	// promised to an instance before a guest gets it that Nova did not place; empty asks nobody.
+	PlacementAgent string `yaml:"placement_agent,omitempty"`
 	// KernelTimeLimit is for guests that are created without one: 10s.
 	KernelTimeLimit TimeLimit `yaml:"kernel_time_limit,omitempty"`
 	// EvictionDeadline is how long an evictable kernel may take to leave the GPU when told to:

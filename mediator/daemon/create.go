@@ -15,6 +15,7 @@ import (
 	"vgpud/mediator/api"
 	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
+	"vgpud/mediator/nova/reservation"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/vfio/vfiouser"
 )
@@ -68,21 +69,15 @@ func (s *Service) createVM(by access.Caller, spec api.VMSpec, bill ipc.Bill) (ap
 	if err != nil {
 		return api.VM{}, err
 	}
-	p, err := s.reserve(spec, socket, uuid)
+	p, err := s.admit(spec, socket, uuid)
 	if err != nil {
 		return api.VM{}, err
 	}
 	p.bill = bill
 	p.bill.Executed = 0 // its executors count anew
 	g, err := s.startVM(p)
-	s.admission.Lock()
-	delete(s.pending, spec.Name)
-	if err != nil {
-		err = errors.Join(s.notSaved(err), s.o.Files.Remove(s.guestDir(spec.Name)), s.removeDomainSocket(socket))
-	}
-	s.admission.Unlock()
-	if err != nil {
-		return api.VM{}, fmt.Errorf("guest %q: %w", spec.Name, err)
+	if err = s.settle(p, err); err != nil {
+		return api.VM{}, err
 	}
 	if _, err := s.forgetLost(spec.Name); err != nil {
 		s.log.Warn("forget a lost guest whose name another has", "guest", spec.Name, "err", err)
@@ -90,6 +85,38 @@ func (s *Service) createVM(by access.Caller, spec api.VMSpec, bill ipc.Bill) (ap
 	g.changed()
 	s.log.Info("guest created", events.Kind(events.GuestCreated), "guest", spec.Name, "domain", spec.Domain, "gpu", p.device.config.Name, "float", spec.Float, "weight", g.terms().Weight, "by", by)
 	return s.VM(spec.Name)
+}
+
+// admit reserves what a guest is to have, on the host's and on Placement's books. If it may be on any
+// GPU, one of which Placement has promised too much is left out.
+func (s *Service) admit(spec api.VMSpec, socket, uuid string) (*pendingVM, error) {
+	sold := make(map[string]error)
+	for {
+		p, err := s.reserve(spec, socket, uuid, sold)
+		if err != nil {
+			return nil, err
+		}
+		if err = s.claim(&spec, p.device); err == nil {
+			return p, nil
+		}
+		failed := s.settle(p, err)
+		if spec.GPU != "" && spec.GPU != api.AnyGPU || !errors.Is(err, reservation.ErrSold) {
+			return nil, failed
+		}
+		sold[p.device.config.Name] = err
+	}
+}
+
+// settle ends a guest's creation, which may have failed.
+func (s *Service) settle(p *pendingVM, err error) error {
+	s.admission.Lock()
+	defer s.admission.Unlock()
+	delete(s.pending, p.spec.Name)
+	if err == nil {
+		return nil
+	}
+	err = errors.Join(s.notSaved(err), s.o.Files.Remove(s.guestDir(p.spec.Name)), s.removeDomainSocket(p.socket))
+	return fmt.Errorf("guest %q: %w", p.spec.Name, err)
 }
 
 // pendingVM is a guest that is being created. What it is to have is reserved for it.
@@ -101,14 +128,15 @@ type pendingVM struct {
 	bill   ipc.Bill
 }
 
-// reserve admits a guest, chooses its GPU, and makes its directories.
-func (s *Service) reserve(spec api.VMSpec, socket, uuid string) (*pendingVM, error) {
+// reserve admits a guest, chooses its GPU, and makes its directories. sold are GPUs that it can't have,
+// with the reasons.
+func (s *Service) reserve(spec api.VMSpec, socket, uuid string, sold map[string]error) (*pendingVM, error) {
 	s.admission.Lock()
 	defer s.admission.Unlock()
 	if err := s.checkUnused(spec.Name, socket); err != nil {
 		return nil, err
 	}
-	d, err := s.chooseDevice(&spec)
+	d, err := s.chooseDevice(&spec, sold)
 	if err != nil {
 		return nil, fmt.Errorf("guest %q: %w", spec.Name, err)
 	}

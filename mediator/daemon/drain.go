@@ -62,7 +62,7 @@ func (d *drainer) movable(now time.Duration) (all []*guest) {
 		}
 	}
 	for _, g := range s.guests {
-		if g.floats() || !g.device.cordonNow().Draining || g.page.Attached() || g.spec.DomainUUID != "" {
+		if g.floats() || !g.device.cordonNow().Draining || g.page.Attached() || g.spec.DomainUUID != "" || g.spec.Engine != "" {
 			delete(d.idle, g)
 			continue
 		}
@@ -88,8 +88,11 @@ func (s *Service) move(g *guest) error {
 		return err
 	}
 	s.admission.Lock()
-	to, err := s.chooseDevice(&spec)
+	to, err := s.chooseDevice(&spec, nil)
 	s.admission.Unlock()
+	if err == nil {
+		err = s.claim(&spec, to) // before the guest ends
+	}
 	if err != nil {
 		return err
 	}

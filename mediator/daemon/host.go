@@ -78,6 +78,9 @@ func (s *Service) guest(name string) (*guest, error) {
 
 // UpdateVM implements [api.Host].
 func (s *Service) UpdateVM(by access.Caller, name string, u api.VMUpdate) (api.VM, error) {
+	if err := s.claimUpdate(name, &u); err != nil {
+		return api.VM{}, fmt.Errorf("guest %q: %w", name, err)
+	}
 	if u.Guarantee != nil {
 		// The guarantees of all guests must not change while one is admitted.
 		s.admission.Lock()

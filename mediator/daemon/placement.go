@@ -23,6 +23,8 @@ type capacity struct {
 	granted    uint64
 	weights    float64
 	guarantees float64
+	// sold says why nothing of the GPU can be given to a guest that Nova did not place; nil if it can.
+	sold error
 }
 
 // unguaranteed returns the part of the GPU's time that is not guaranteed to any guest.
@@ -60,6 +62,8 @@ func place(gpus []capacity, memory uint64, guarantee float64) (string, error) {
 		switch {
 		case !r.healthy:
 			why = append(why, r.name+" is not healthy")
+		case r.sold != nil:
+			why = append(why, r.name+": "+r.sold.Error())
 		case r.cordon.Cordoned:
 			why = append(why, r.name+" "+r.cordon.text())
 		case r.memory > 0 && (r.limits > r.memory || memory > r.memory-r.limits):
@@ -169,10 +173,10 @@ func (s *Service) addFloating(c *capacity, g *guest, d *device) {
 }
 
 // chooseDevice returns the GPU for a new guest. For one that floats it is the GPU of contexts that
-// don't; memory is kept for none before it asks.
+// don't; memory is kept for none before it asks. sold are GPUs that are left out, with the reasons.
 //
 // Preconditions: s.admission is held.
-func (s *Service) chooseDevice(spec *api.VMSpec) (*device, error) {
+func (s *Service) chooseDevice(spec *api.VMSpec, sold map[string]error) (*device, error) {
 	if spec.GPU != "" && spec.GPU != api.AnyGPU {
 		d, err := s.device(spec.GPU)
 		if err != nil {
@@ -184,6 +188,7 @@ func (s *Service) chooseDevice(spec *api.VMSpec) (*device, error) {
 	gpus := make([]capacity, len(s.devices))
 	for i, d := range s.devices {
 		gpus[i] = s.capacity(d, "")
+		gpus[i].sold = sold[d.config.Name]
 	}
 	memory := spec.MemoryLimitBytes
 	if spec.Float {

@@ -24,6 +24,7 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 	for name, same := range map[string]bool{
 		"run_dir": c.RunDir == old.RunDir, "state_dir": c.StateDir == old.StateDir, "socket": c.Socket == old.Socket,
 		"metrics": c.Metrics == old.Metrics, "metrics_web_config": c.MetricsWebConfig == old.MetricsWebConfig, "libvirt": c.Libvirt == old.Libvirt, "web": c.Web == old.Web,
+		"placement_agent":   c.PlacementAgent == old.PlacementAgent,
 		"budgets.time_zone": c.Budgets.TimeZone == old.Budgets.TimeZone, "usage": c.Usage == old.Usage,
 		"confinement": c.Confinement == old.Confinement,
 		"gpus":        slices.EqualFunc(c.GPUs, old.GPUs, func(a, b GPUConfig) bool { return a.ipcGPU() == b.ipcGPU() }),

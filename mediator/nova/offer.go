@@ -113,6 +113,12 @@ func shareOf(v *api.VM) int {
 	return max(share, percent(v.Guarantee))
 }
 
+// Covers reports whether a guest as it is takes at least what it takes as it is to be.
+func Covers(is, willBe *api.VM) bool {
+	const all = maxAmount // a guest without a limit takes everything
+	return is.GPU == willBe.GPU && shareOf(is) >= shareOf(willBe) && memoryOf(is, all) >= memoryOf(willBe, all)
+}
+
 // percent returns the hundredths that a part takes up, at most [Shares].
 func percent(part float64) int {
 	const rounding = 1e-9 // of parts that were given in decimals

@@ -61,16 +61,22 @@ type Status struct {
 	Confirmed time.Duration
 }
 
-// Agent keeps Placement at what the daemon offers. Its methods are called by one goroutine, but for
-// Status.
+// Agent keeps Placement at what the daemon offers. Status and Reserve may be called beside the others,
+// which are called by one goroutine.
 type Agent struct {
-	o    Options
+	o Options
+
+	// work is held while a round or a reservation changes what follows. It is taken before mu.
+	work gosync.Mutex
 	node *sync // nil before the compute node is known
 	// current is the compute node that was found last, and former are earlier ones.
 	current string
 	former  []string
 	loaded  bool
 
+	gpus       []api.GPU
+	vms        []api.VM
+	held       map[string]held
 	offers     []nova.Offer
 	closed     bool // the daemon does not answer: everything is reserved
 	answered   time.Duration
@@ -86,7 +92,9 @@ type Agent struct {
 }
 
 // New returns an agent. now is the clock's time.
-func New(o Options) *Agent { return &Agent{o: o, answered: o.Clock.Now()} }
+func New(o Options) *Agent {
+	return &Agent{o: o, answered: o.Clock.Now(), held: make(map[string]held)}
+}
 
 // Status returns what the agent has come to.
 func (a *Agent) Status() Status {
@@ -107,6 +115,8 @@ func (a *Agent) Run(ctx context.Context) {
 
 // Round asks the daemon once and does what is due.
 func (a *Agent) Round(ctx context.Context) {
+	a.work.Lock()
+	defer a.work.Unlock()
 	now := a.o.Clock.Now()
 	derr := a.ask(ctx, now)
 	err := a.update(ctx, now)
@@ -156,7 +166,8 @@ func (a *Agent) ask(ctx context.Context, now time.Duration) error {
 		a.closed = a.closed || now-a.answered >= a.o.Config.DaemonGrace
 		return fmt.Errorf("ask vgpud: %w", err)
 	}
-	a.offers = nova.Offers(gpus, vms, keep(a.o.Config))
+	a.gpus, a.vms = gpus, vms
+	a.offer(now)
 	a.answered, a.closed, a.everOffers = now, false, true
 	return nil
 }

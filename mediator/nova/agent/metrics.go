@@ -62,6 +62,13 @@ func (c *Counted) Read(ctx context.Context, p nova.Provider) (nova.Provider, err
 	return p, err
 }
 
+// Usages implements [Placement].
+func (c *Counted) Usages(ctx context.Context, provider string) (map[string]int, int, error) {
+	used, generation, err := c.Placement.Usages(ctx, provider)
+	c.count("read", err)
+	return used, generation, err
+}
+
 // Do implements [Placement].
 func (c *Counted) Do(ctx context.Context, r nova.Request) (int, error) {
 	generation, err := c.Placement.Do(ctx, r)

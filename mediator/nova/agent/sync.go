@@ -18,6 +18,7 @@ type Placement interface {
 	Named(ctx context.Context, name string) (nova.Provider, error)
 	Tree(ctx context.Context, root string) ([]nova.Provider, error)
 	Read(ctx context.Context, p nova.Provider) (nova.Provider, error)
+	Usages(ctx context.Context, provider string) (used map[string]int, generation int, err error)
 	Do(ctx context.Context, r nova.Request) (generation int, err error)
 	DeclareClass(ctx context.Context, class string) error
 	DeclareTrait(ctx context.Context, trait string) error

@@ -41,6 +41,9 @@ type Config struct {
 	Socket string `yaml:"socket"`
 	// StateDir is where the agent keeps what it must know after a restart.
 	StateDir string `yaml:"state_dir"`
+	// AgentSocket is where the agent answers vgpud about guests that Nova does not place; empty for
+	// nowhere.
+	AgentSocket string `yaml:"agent_socket"`
 	// Metrics is the address of the agent's metrics; empty for none.
 	Metrics string `yaml:"metrics"`
 	// Poll is how often the daemon is asked, and Heartbeat how often Placement is read without a
@@ -148,6 +151,9 @@ func (c *Config) complete() error {
 		if !filepath.IsAbs(s) {
 			return fmt.Errorf("%s %q: want an absolute path", what, s)
 		}
+	}
+	if c.AgentSocket != "" && !filepath.IsAbs(c.AgentSocket) {
+		return fmt.Errorf("agent_socket %q: want an absolute path", c.AgentSocket)
 	}
 	if c.Host == "" {
 		host, err := os.Hostname()

@@ -142,6 +142,23 @@ func (c *Client) Consumers(ctx context.Context, provider string) ([]string, erro
 	return slices.Sorted(maps.Keys(a.Allocations)), nil
 }
 
+// Usages returns how much of each resource class of a provider is allocated, and its generation.
+func (c *Client) Usages(ctx context.Context, provider string) (used map[string]int, generation int, err error) {
+	doing := "read what is used of provider " + provider
+	u, err := ask(ctx, c, doing, func(ctx context.Context, s *gophercloud.ServiceClient) (*resourceproviders.ResourceProviderUsage, error) {
+		return resourceproviders.GetUsages(ctx, s, provider).Extract()
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	for class, n := range u.Usages {
+		if n < 0 {
+			return nil, 0, fmt.Errorf("%s: %w: %d of %.60q", doing, ErrNonsense, n, class)
+		}
+	}
+	return u.Usages, u.ResourceProviderGeneration, nil
+}
+
 // DeclareClass makes a resource class known; it may be so already.
 func (c *Client) DeclareClass(ctx context.Context, class string) error {
 	_, err := ask(ctx, c, "declare resource class "+class, func(ctx context.Context, s *gophercloud.ServiceClient) (struct{}, error) {

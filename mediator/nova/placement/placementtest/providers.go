@@ -107,6 +107,17 @@ func (s *Server) provider(w http.ResponseWriter, r *http.Request, p *nova.Provid
 		answer(w, http.StatusOK, showTraits(p))
 	case "PUT traits":
 		s.setTraits(w, r, p)
+	case "GET usages":
+		used := make(map[string]int)
+		for class := range p.Inventories {
+			used[class] = 0
+		}
+		for _, a := range s.allocations {
+			for class, n := range a[p.UUID] {
+				used[class] += n
+			}
+		}
+		answer(w, http.StatusOK, map[string]any{"resource_provider_generation": p.Generation, "usages": used})
 	case "GET allocations":
 		s.consumers(w, p)
 	default:
