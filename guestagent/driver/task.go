@@ -31,7 +31,7 @@ type Placement struct {
 
 // describe writes what a context that is created next in a slot is.
 func (d *Device) describe(slot int, o *ContextOptions) error {
-	if err := d.set(uint32(abi.ContextSlot(slot, abi.ContextTag)), o.Tag); err != nil {
+	if err := d.put(uint32(abi.ContextSlot(slot, abi.ContextTag)), o.Tag); err != nil {
 		return err
 	}
 	if d.info.Features&abi.FeatureFloating == 0 {
@@ -42,13 +42,23 @@ func (d *Device) describe(slot int, o *ContextOptions) error {
 		flags = abi.ContextFloats
 		q := abi.TaskRequest{Memory: o.Task.MemoryBytes, Blocks: o.Task.Blocks, Threads: o.Task.Threads}
 		for i, v := range q.Encode() {
-			if err := d.set(uint32(abi.TaskRow(slot, 4*i)), v); err != nil {
+			if err := d.put(uint32(abi.TaskRow(slot, 4*i)), v); err != nil {
 				return err
 			}
 		}
 	}
 	// Another program may have left a flag there.
-	return d.set(uint32(abi.ContextSlot(slot, abi.ContextFlags)), uint32(flags))
+	return d.put(uint32(abi.ContextSlot(slot, abi.ContextFlags)), uint32(flags))
+}
+
+// put is set of a register whose value the device refuses only where it refuses what is created with it,
+// too. Nobody asks the device then, which takes two more accesses: they are what a context's creation
+// takes most of its time for.
+func (d *Device) put(reg, v uint32) error {
+	if _, ok := d.bus.(partialBus); ok {
+		return d.set(reg, v) // the agent writes it
+	}
+	return d.bus.Write(reg, v)
 }
 
 // Placement returns where the context is. One that does not float has [abi.TaskNone].
