@@ -41,8 +41,8 @@ const (
 	// KindVector (vm to exec) replaces an interrupt vector's eventfd: body [Vector]; file the
 	// eventfd, or none to turn the vector off.
 	KindVector Kind = "vector"
-	// KindVectors (vm to exec) gives an executor that is ready the interrupt vectors that there are: body
-	// [Vectors]; files their eventfds.
+	// KindVectors (vm to exec) follows the setup, with the interrupt vectors that there are: body [Vectors];
+	// files their eventfds.
 	KindVectors Kind = "vectors"
 	// KindFault (exec to vm): a kernel ended the GPU context; body [Fault].
 	KindFault Kind = "fault"

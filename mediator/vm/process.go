@@ -52,6 +52,9 @@ type process struct {
 	faulted     bool    // used by receive alone
 
 	vectors sync.Mutex // orders sends, so that a vector's newest eventfd is sent last
+	// changed reports whether vectors have changed since the executor was started, and it was not ready.
+	// vectors guards it.
+	changed bool
 
 	mu       sync.Mutex
 	conn     *ipc.Conn // nil before the start and after the end
@@ -115,6 +118,9 @@ func (p *process) runOnce(log *slog.Logger) (left bool) {
 		log.Error("executor not started", "err", err)
 		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)
 		return false
+	}
+	if err := p.sendAllVectors(p.b.dev.Config().Vectors); err != nil {
+		log.Warn("send the interrupt vectors", "err", err)
 	}
 	code, err := p.receive(conn)
 	p.closeConn(conn)
@@ -262,9 +268,7 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 			p.mu.Lock()
 			p.ready = true
 			p.mu.Unlock()
-			if err := p.sendAllVectors(p.b.dev.Config().Vectors); err != nil {
-				p.b.log.Warn("send the interrupt vectors", "err", err)
-			}
+			p.sendChangedVectors(p.b.dev.Config().Vectors)
 			p.returned()
 			p.b.dev.ContextReady(p.ref)
 			p.b.daemons.notifyChange()
@@ -417,11 +421,24 @@ func (p *process) sendVectors(start, count int) {
 	}
 }
 
-// sendAllVectors sends an executor that is ready the eventfds that there are of n interrupt vectors, at
-// once: the guest waits for the context meanwhile.
+// sendChangedVectors sends an executor that is ready all n interrupt vectors if they have changed since
+// it was started.
+func (p *process) sendChangedVectors(n int) {
+	p.vectors.Lock()
+	changed := p.changed
+	p.changed = false
+	p.vectors.Unlock()
+	if changed {
+		p.sendVectors(0, n)
+	}
+}
+
+// sendAllVectors sends an executor that was started the eventfds that there are of n interrupt vectors,
+// in one message: the guest waits for its context, and the executor makes it meanwhile.
 func (p *process) sendAllVectors(n int) (err error) {
 	p.vectors.Lock()
 	defer p.vectors.Unlock()
+	p.changed = false
 	var all ipc.Vectors
 	var files []*os.File
 	defer func() {
@@ -472,6 +489,7 @@ func (p *process) sendVector(v int) (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.conn == nil || !p.ready {
+		p.changed = true
 		return nil // it gets all vectors once it is ready
 	}
 	return p.send(m)

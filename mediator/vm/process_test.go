@@ -138,9 +138,11 @@ func TestExecutorThatIsNotReadyInTime(t *testing.T) {
 	}
 }
 
-func TestVectorsAreSentWhenReady(t *testing.T) {
+// TestVectorsAreSent: an executor gets all interrupt vectors that there are as it starts, in one message,
+// and once it is ready those that have changed meanwhile: before, it reads no messages.
+func TestVectorsAreSent(t *testing.T) {
 	b := testExecutors(t)
-	there := map[int]bool{1: true, 2: true, 31: true}
+	there := map[int]bool{1: true, 2: true, 3: true, 31: true}
 	b.vector = func(v int) (*os.File, error) {
 		if !there[v] {
 			return nil, nil
@@ -151,21 +153,13 @@ func TestVectorsAreSentWhenReady(t *testing.T) {
 	p := newProcess(b, vgpu.ContextRef{Slot: 1, Generation: 1})
 	ours, theirs := pair(t)
 	p.conn = ours
-	p.sendVectors(0, b.dev.Config().Vectors)
-	if err := theirs.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
+	all := b.dev.Config().Vectors
+	if err := p.sendAllVectors(all); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		defer cancel()
-		if code, err := p.receive(ours); code != abi.ErrorExecutorLost {
-			t.Errorf("code %v, error %v", code, err)
-		}
-	}()
-	// All that there are are sent at once, and none was before the executor was ready.
 	m, err := theirs.Receive()
 	var got ipc.Vectors
-	if err = errors.Join(err, m.Decode(&got)); err != nil || m.Kind != ipc.KindVectors || !slices.Equal(got.Indexes, []int{1, 2, 31}) || len(m.Files) != 3 {
+	if err = errors.Join(err, m.Decode(&got)); err != nil || m.Kind != ipc.KindVectors || !slices.Equal(got.Indexes, []int{1, 2, 3, 31}) || len(m.Files) != 4 {
 		t.Fatalf("got %s %+v with %d files, %v", m.Kind, got, len(m.Files), err)
 	}
 	for i, f := range m.Files {
@@ -177,9 +171,8 @@ func TestVectorsAreSentWhenReady(t *testing.T) {
 	if err := m.CloseFiles(); err != nil {
 		t.Error(err)
 	}
-	// Later changes come one by one.
-	p.sendVectors(2, 2)
-	for v := 2; v < 4; v++ {
+	next := func(v int) {
+		t.Helper()
 		m, err := theirs.Receive()
 		var got ipc.Vector
 		if err = errors.Join(err, m.Decode(&got)); err != nil || m.Kind != ipc.KindVector || got.Index != v || len(m.Files) > 0 != there[v] {
@@ -189,6 +182,25 @@ func TestVectorsAreSentWhenReady(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	delete(there, 2)
+	p.sendVectors(2, 1)
+	if err := theirs.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer cancel()
+		if code, err := p.receive(ours); code != abi.ErrorExecutorLost {
+			t.Errorf("code %v, error %v", code, err)
+		}
+	}()
+	for v := range all {
+		next(v) // the first: it was not sent before
+	}
+	// Later changes come one by one.
+	p.sendVectors(2, 2)
+	next(2)
+	next(3)
 	if err := ours.Expire(); err != nil {
 		t.Fatal(err)
 	}
