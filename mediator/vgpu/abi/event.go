@@ -124,8 +124,10 @@ type EventRow struct {
 	Shared    uint16 // dynamic shared memory, in units of SharedUnit
 }
 
+// EventRowHead is the offset of the head in a row.
+const EventRowHead = 16
+
 const (
-	eventRowHead  = 16
 	eventRowGrid  = 40
 	eventRowBlock = 52
 	eventRowShare = 64
@@ -133,7 +135,7 @@ const (
 
 // EventRowFields is a row of the event kernel table.
 var EventRowFields = []Field{
-	{"function", 0, 8}, {"base", 8, 8}, {"head", eventRowHead, 8}, {"entry_size", 24, 8}, {"end", 32, 8},
+	{"function", 0, 8}, {"base", 8, 8}, {"head", EventRowHead, 8}, {"entry_size", 24, 8}, {"end", 32, 8},
 	{"grid_x", eventRowGrid, 4}, {"grid_y", eventRowGrid + 4, 4}, {"grid_z", eventRowGrid + 8, 4},
 	{"block_x", eventRowBlock, 4}, {"block_y", eventRowBlock + 4, 4}, {"block_z", eventRowBlock + 8, 4},
 	{"shared", eventRowShare, 2},

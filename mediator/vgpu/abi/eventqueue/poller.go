@@ -120,16 +120,13 @@ func (p *Poller) Next(params []byte) (entry int, ok bool) {
 		if p.head++; p.head == len(p.flags) {
 			p.head = 0
 		}
-		binary.LittleEndian.PutUint64(p.row[headOffset:], uint64(p.base+p.head*p.entryBytes))
+		binary.LittleEndian.PutUint64(p.row[abi.EventRowHead:], uint64(p.base+p.head*p.entryBytes))
 		p.seen++
 		p.seenWord.Store(p.seen)
 		return entry, true
 	}
 	return 0, false
 }
-
-// headOffset is where a row has its head.
-const headOffset = 16
 
 // drop counts n rings that start nothing.
 func (p *Poller) drop(n uint32) {
@@ -184,6 +181,21 @@ func (p *Poller) Flying() int { return p.flying }
 
 // Counts returns what has become of the rings.
 func (p *Poller) Counts() Counts { return p.counts }
+
+// State is where a poller has got with a queue, so that another can go on there.
+type State struct {
+	Seen uint32 // rings that were taken or dropped
+	Head uint32 // the entry that the next event uses
+	Counts
+}
+
+// State returns where the poller has got.
+func (p *Poller) State() State { return State{p.seen, uint32(p.head), p.counts} }
+
+// Resume has the poller go on at s, where another has got with the same queue. No event is under way.
+func (p *Poller) Resume(s State) {
+	p.seen, p.head, p.counts = s.Seen, int(s.Head)%len(p.flags), s.Counts
+}
 
 // End shows that the kernel is being unregistered: later rings are stray, and Next does not return
 // them.
