@@ -39,6 +39,7 @@ type Context struct {
 	frees        sync.Mutex   // guards free
 	free         cuda.Stream  // frees memory that several channels may use; 0: not needed yet
 	pauses       pauses
+	events       eventKernels
 
 	fault atomic.Pointer[error]
 	hung  chan struct{}
@@ -68,6 +69,7 @@ func newContext(d *Device, o gpu.ContextOptions) (*Context, error) {
 		d: d, drv: d.drv, o: o, hung: make(chan struct{}), stop: make(chan struct{}), limitChanged: make(chan struct{}, 1),
 		group: gpu.GroupID(os.Getpid() & 0xfff),
 	}
+	c.events.kick = make(chan struct{}, 1)
 	c.memory.limit, c.memory.budget = o.MemoryLimit, o.Budget
 	c.timeLimit.Store(int64(max(o.KernelTimeLimit, 0)))
 	runtime.LockOSThread()
@@ -198,7 +200,10 @@ func (c *Context) failed(what string, err error) error {
 func (c *Context) suspect() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	name := ""
+	name, n := c.eventSuspect()
+	if n > 1 {
+		return ""
+	}
 	for _, ch := range c.channels {
 		switch _, n := ch.executing(); {
 		case n == "" || n == name:
@@ -220,6 +225,7 @@ func (c *Context) poison(err error) {
 	if errors.Is(err, gpu.ErrLost) {
 		c.d.lose()
 	}
+	c.KickEvents()
 	if errors.Is(err, gpu.ErrTimeLimit) {
 		c.hang.Do(func() { close(c.hung) })
 	}
@@ -315,6 +321,15 @@ func (c *Context) busy() bool {
 	for _, l := range c.lanes() {
 		if l.word.Load() != l.last.Load() {
 			if done, err := c.drv.EventQuery(cuda.Event(l.tail.Load())); err != nil {
+				return false
+			} else if !done {
+				return true
+			}
+		}
+	}
+	for _, b := range c.eventBerths() {
+		if b.busy() {
+			if done, err := c.drv.EventQuery(b.tail); err != nil {
 				return false
 			} else if !done {
 				return true

@@ -3,9 +3,22 @@ package nvidia
 import (
 	"bytes"
 	"debug/elf"
+	"unicode/utf8"
 
 	"vgpud/ptx"
 )
+
+// keptBytes bounds the text of a module that is kept.
+const keptBytes = 4 << 20
+
+// keptText returns a module's PTX, or "" if it is machine code or too long.
+func keptText(image []byte) string {
+	text := bytes.TrimRight(image, "\x00")
+	if len(text) > keptBytes || bytes.IndexByte(text, 0) >= 0 || !utf8.Valid(text) {
+		return ""
+	}
+	return string(text)
+}
 
 // imageBytes returns about how much GPU memory a module takes: its code and its variables. The code
 // size of PTX is not known before it is compiled, and is about the size of the text. sure is false

@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -117,17 +118,28 @@ func charged(n uint64) uint64 {
 
 // Alloc returns zeroed memory. It does not wait for the zeroing: commands that can see the memory
 // are ordered after it on the GPU.
+//
+// Where there are event kernels, which nobody orders after anything, it waits.
 func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
+	p, f, err := c.allocate(size)
+	if err == nil && c.hasEvents() {
+		err = c.zero.Wait(context.Background(), f)
+	}
+	return p, err
+}
+
+// allocate is Alloc without waiting. It returns the zeroing, a command of c.zero.
+func (c *Context) allocate(size uint64) (gpu.Ptr, gpu.Fence, error) {
 	if err := c.usable(); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if size == 0 || size > c.d.info.Properties.MemoryBytes {
-		return 0, fmt.Errorf("allocate %d bytes: %w", size, gpu.ErrOutOfMemory)
+		return 0, 0, fmt.Errorf("allocate %d bytes: %w", size, gpu.ErrOutOfMemory)
 	}
 	charge := charged(size)
 	c.settleFrees()
 	if err := c.memory.take(charge, "an allocation"); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	c.zeroes.Lock()
 	defer c.zeroes.Unlock()
@@ -144,10 +156,10 @@ func (c *Context) Alloc(size uint64) (gpu.Ptr, error) {
 	f, err := c.zero.end(fmt.Sprintf("allocate %d bytes", size), i, err)
 	if err != nil {
 		c.memory.give(charge)
-		return 0, err
+		return 0, 0, err
 	}
 	c.table.add(allocation{base: uint64(p), size: size, charge: charge, zeroed: uint64(f)})
-	return gpu.Ptr(p), nil
+	return gpu.Ptr(p), f, nil
 }
 
 // Free frees memory once all commands queued before are done.
@@ -155,6 +167,11 @@ func (c *Context) Free(p gpu.Ptr) error {
 	if err := c.usable(); err != nil {
 		return err
 	}
+	return c.parked(func() error { return c.release(p) })
+}
+
+// release is Free while no event kernel uses anything.
+func (c *Context) release(p gpu.Ptr) error {
 	a, ok := c.table.remove(uint64(p))
 	if !ok {
 		return fmt.Errorf("free %#x: %w", uint64(p), gpu.ErrInvalidPtr)
@@ -302,6 +319,8 @@ func (c *Context) RegisterHost(mem []byte) (release func() error, err error) {
 		if c.over.Load() || c.fault.Load() != nil {
 			return nil // gone with the context or the process
 		}
-		return c.do("unregister memory", func() error { return c.drv.MemHostUnregister(mem) })
+		return c.parked(func() error {
+			return c.do("unregister memory", func() error { return c.drv.MemHostUnregister(mem) })
+		})
 	}), nil
 }

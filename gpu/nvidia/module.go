@@ -15,6 +15,7 @@ import (
 type Module struct {
 	c      *Context
 	m      cuda.Module
+	text   string // if it is PTX, for dispatchers
 	charge uint64
 	local  uint64 // bytes per thread of the kernel that needs most
 
@@ -29,7 +30,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	if err := c.usable(); err != nil {
 		return nil, err
 	}
-	m := &Module{c: c, functions: map[string]*Function{}}
+	m := &Module{c: c, functions: map[string]*Function{}, text: keptText(image)}
 	size, sure := imageBytes(image)
 	m.charge = charged(size)
 	c.settleFrees()
@@ -38,22 +39,24 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 	}
 	var log string
 	var before, after uint64 // free memory
-	err := c.do("load a module", func() (err error) {
-		if before, _, err = c.drv.MemGetInfo(); err != nil {
+	err := c.parked(func() error {
+		return c.do("load a module", func() (err error) {
+			if before, _, err = c.drv.MemGetInfo(); err != nil {
+				return err
+			}
+			if m.m, log, err = c.drv.ModuleLoadData(image); err != nil {
+				return err
+			}
+			after, _, err = c.drv.MemGetInfo()
 			return err
-		}
-		if m.m, log, err = c.drv.ModuleLoadData(image); err != nil {
-			return err
-		}
-		after, _, err = c.drv.MemGetInfo()
-		return err
+		})
 	})
 	if log = strings.TrimSpace(log); err != nil && log != "" && c.fault.Load() == nil {
 		err = fmt.Errorf("%w: %s", err, log)
 	}
 	switch {
 	case err != nil && m.m != 0:
-		return nil, errors.Join(err, m.unload())
+		return nil, errors.Join(err, c.parked(m.unload))
 	case err != nil:
 		c.memory.give(m.charge)
 		return nil, err
@@ -69,7 +72,7 @@ func (c *Context) LoadModule(image []byte) (gpu.Module, error) {
 		err = c.admit(m)
 	}
 	if err != nil {
-		return nil, errors.Join(err, m.unload())
+		return nil, errors.Join(err, c.parked(m.unload))
 	}
 	return m, nil
 }
@@ -129,7 +132,7 @@ func (m *Module) Unload() error {
 	if err := m.c.usable(); err != nil {
 		return err
 	}
-	return m.unload()
+	return m.c.parked(m.unload)
 }
 
 // usable returns an error if the module can't be used.

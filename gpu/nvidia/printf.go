@@ -136,6 +136,14 @@ func (c *Context) fetchOutput() error {
 		m.fetched = m.upTo
 		c.mu.Unlock()
 	}
+	for _, b := range c.eventBerths() {
+		if n := b.word.Load(); n == b.last.Load() && n != b.fetched {
+			if err := c.drv.StreamSynchronize(b.stream); err != nil {
+				return err
+			}
+			b.fetched = n
+		}
+	}
 	return nil
 }
 

@@ -173,7 +173,7 @@ func (c *Context) destroyEnded() {
 	o.ended = nil
 	o.mu.Unlock()
 	for _, d := range ended {
-		if err := c.do("free an array or texture", d.destroy); err != nil {
+		if err := c.parked(func() error { return c.do("free an array or texture", d.destroy) }); err != nil {
 			c.d.o.Log.Debug("an array or texture was not freed", "label", c.o.Label, "err", err)
 		}
 		c.memory.give(d.charge)

@@ -75,7 +75,12 @@ func (c *Context) watch() {
 			return
 		}
 		if limit > 0 {
-			if f := c.overdue(turns, c.used(), limit); f != nil {
+			now := c.used()
+			f := c.overdue(turns, now, limit)
+			if f == nil {
+				f = c.eventsOverdue(now, limit)
+			}
+			if f != nil {
 				c.poison(f)
 				return
 			}
@@ -113,6 +118,11 @@ func (c *Context) ask() {
 		}
 	}
 	c.mu.Unlock()
+	for _, b := range c.eventBerths() {
+		if b.busy() {
+			tails = append(tails, b.tail)
+		}
+	}
 	if len(tails) == 0 && c.pendingFrees.bytes.Load() == 0 && !c.pool.full() || !c.checking.CompareAndSwap(false, true) {
 		return
 	}

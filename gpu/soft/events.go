@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/eventtable"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/ring"
 	"vgpud/gpu/soft/simt"
@@ -59,7 +60,7 @@ type eventRow struct {
 	ending  bool
 	gone    bool
 	pending bool // rings from before it was unregistered are not taken yet
-	latency latencies
+	latency eventtable.Latencies
 }
 
 // eventLane is a channel on which one event at a time runs.
@@ -265,7 +266,7 @@ func (l *eventLane) ended(cmd *command, code ring.Code) {
 	q.spare = append(q.spare, cmd)
 	if code == ring.OK {
 		ev.row.queue.Done(ev.entry)
-		ev.row.latency.add(q.e.m.Now() - ev.rung)
+		ev.row.latency.Add(q.e.m.Now() - ev.rung)
 	} else {
 		ev.row.queue.Drop(ev.entry)
 	}
@@ -316,7 +317,7 @@ func (p *eventPoller) counts() (list []gpu.EventKernelCounts) {
 		n := r.queue.Counts()
 		list = append(list, gpu.EventKernelCounts{
 			Number: i, Kernel: r.kernel.Name(), Started: n.Started, Ended: n.Ended, Dropped: n.Dropped, Stray: p.stray[i],
-			Resident: p.resident, P50: r.latency.quantile(0.5), P99: r.latency.quantile(0.99),
+			Resident: p.resident, P50: r.latency.Quantile(0.5), P99: r.latency.Quantile(0.99),
 		})
 	}
 	return list

@@ -34,13 +34,10 @@ type Control struct{ mem []byte }
 func NewControl(mem []byte) Control { return Control{mem[:ControlBytes:ControlBytes]} }
 
 // Stop tells the dispatcher to leave the GPU before it takes another event, or no longer does.
-func (c Control) Stop(on bool) {
-	v := uint32(0)
-	if on {
-		v = 1
-	}
-	abi.AtomicWord(c.mem, stopWord).Store(v)
-}
+func (c Control) Stop(on bool) { c.store(stopWord, on) }
+
+// Stopped reports whether the dispatcher is told to leave.
+func (c Control) Stopped() bool { return abi.LoadWord(c.mem, stopWord) != 0 }
 
 // Resident reports whether the dispatcher polls. It is false from before the dispatcher asks for
 // kicks, and true again if it finds that it has to stay.
@@ -53,7 +50,18 @@ func (c Control) Launching(s eventqueue.State) {
 	abi.StoreWord(c.mem, droppedWord, uint32(s.Dropped))
 	abi.StoreWord(c.mem, seenWord, s.Seen)
 	abi.StoreWord(c.mem, headWord, s.Head)
-	abi.StoreWord(c.mem, residentWord, 1)
+	c.SetResident(true)
+}
+
+// SetResident shows that the dispatcher polls, or does not: it has been launched, or has ended.
+func (c Control) SetResident(on bool) { c.store(residentWord, on) }
+
+func (c Control) store(word int, on bool) {
+	v := uint32(0)
+	if on {
+		v = 1
+	}
+	abi.AtomicWord(c.mem, word).Store(v)
 }
 
 // Counts are a dispatcher's counts modulo 2^32, since the kernel was registered.

@@ -67,6 +67,8 @@ multi	@%p1 bra FOLLOW;
 	ld.relaxed.sys.global.u32 %r13, [%d1+$C_ENDED];
 	ld.relaxed.sys.global.u32 %r14, [%d1+$C_DROPPED];
 multi	ld.relaxed.gpu.global.u32 %r15, [$P_done];
+	mov.u32 %r23, 1;
+	st.relaxed.sys.global.u32 [%d1+$C_RESIDENT], %r23;
 	mov.u32 %r16, 0;
 	mov.u64 %d2, %globaltimer;
 	mov.u64 %d3, %d2;

@@ -1,12 +1,12 @@
-package soft
+package eventtable
 
 import (
 	"math/bits"
 	"time"
 )
 
-// latencies counts times in classes, four to each doubling.
-type latencies struct {
+// Latencies counts times in classes, four to each doubling. The zero value has none.
+type Latencies struct {
 	classes [64 * 4]uint64
 	n       uint64
 }
@@ -14,8 +14,8 @@ type latencies struct {
 // maxLatency is the longest time that is distinguished.
 const maxLatency = time.Hour
 
-// add counts a time.
-func (l *latencies) add(d time.Duration) {
+// Add counts a time.
+func (l *Latencies) Add(d time.Duration) {
 	l.classes[classOf(min(max(d, 0), maxLatency))]++
 	l.n++
 }
@@ -27,8 +27,8 @@ func classOf(d time.Duration) int {
 	return top*4 + int(v>>(top-2)&3)
 }
 
-// quantile returns the upper end of the class that has the quantile, or 0 if there is no time.
-func (l *latencies) quantile(q float64) time.Duration {
+// Quantile returns the upper end of the class that has the quantile, or 0 if there is no time.
+func (l *Latencies) Quantile(q float64) time.Duration {
 	if l.n == 0 {
 		return 0
 	}
