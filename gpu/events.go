@@ -36,6 +36,14 @@ type EventKernels interface {
 	EventKernelCounts() ([]EventKernelCounts, error)
 }
 
+// EventTimes is an [EventKernels] that says when its event kernels had something on the GPU, which
+// nobody else does.
+type EventTimes interface {
+	// EventTimes calls f with the times, on the GPU's clock, since the call before. They may overlap, and
+	// end now at the latest. It returns since when something has been there that is not told yet, or 0.
+	EventTimes(f func(start, end time.Duration)) (since time.Duration, err error)
+}
+
 // EventKernel is a kernel to be registered.
 type EventKernel struct {
 	// Number of the kernel in the event area.

@@ -135,6 +135,7 @@ func (r *eventRow) queueStep(row abi.EventRow) eventtable.Step {
 		},
 		Back: func() {
 			e.rows[r.k.Number].Store(nil)
+			e.past = append(e.past, r.times.spans...)
 			r.gone = true
 			state := abi.EventUnregistered
 			if r.c.usable() != nil {

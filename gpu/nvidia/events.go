@@ -39,6 +39,7 @@ type eventKernels struct {
 	berths []*berth                    // of kernels that are gone
 	dead   []*Module                   // of dispatchers that are gone, to be unloaded
 	table  eventtable.Table
+	past   []span // of kernels that are gone
 	held   bool
 	parks  int // callers that keep everything off the GPU
 }
@@ -59,18 +60,21 @@ type eventRow struct {
 	pending bool // rings from before it was unregistered are not taken yet
 	gone    bool
 
-	latency eventtable.Latencies
-	counted uint32        // events whose latencies were taken from the control block
-	turn    turn          // of watch
-	begun   atomic.Uint64 // events that the host has launched
-	ended   atomic.Uint64 // of those
+	times      eventTimes
+	cameBefore time.Duration // when the dispatcher came the time before
+	latency    eventtable.Latencies
+	counted    uint32        // events whose latencies were taken from the control block
+	turn       turn          // of watch
+	begun      atomic.Uint64 // events that the host has launched
+	ended      atomic.Uint64 // of those
 }
 
 // flight is an event that the host has launched.
 type flight struct {
 	entry int
-	word  uint64 // the berth's when it has ended
-	rung  time.Duration
+	word  uint64        // the berth's when it has ended
+	rung  time.Duration // on the host's clock
+	put   time.Duration // on the GPU's, roughly; 0: unknown
 }
 
 // berth is a stream with host memory that the GPU reaches: a dispatcher's control block, and a word

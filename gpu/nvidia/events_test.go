@@ -114,25 +114,34 @@ func newEventFake(t *testing.T, o gpu.ContextOptions) *eventFake {
 		}
 	})
 	x.c = x.context(t, o)
+	f, area := sealedFile(t, abi.EventAreaBytes)
+	x.area = area
+	if _, err := x.c.MapEvents(f); err != nil {
+		t.Fatal(err)
+	}
+	return x
+}
+
+// sealedFile returns a file in memory as the event area is, mapped.
+func sealedFile(t *testing.T, n int) (*os.File, []byte) {
+	t.Helper()
 	fd, err := unix.MemfdCreate("events", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := os.NewFile(uintptr(fd), "events")
 	t.Cleanup(func() { _ = f.Close() })
-	if err := f.Truncate(abi.EventAreaBytes); err != nil {
+	if err := f.Truncate(int64(n)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, memfd.Seals); err != nil {
 		t.Fatal(err)
 	}
-	if x.area, err = unix.Mmap(fd, 0, abi.EventAreaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
+	mem, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := x.c.MapEvents(f); err != nil {
-		t.Fatal(err)
-	}
-	return x
+	return f, mem
 }
 
 // dispatch is the dispatcher.

@@ -135,6 +135,7 @@ func (r *eventRow) launchDispatcher() error {
 	p = binary.LittleEndian.AppendUint64(p, uint64(r.c.events.at))
 	p = binary.LittleEndian.AppendUint64(p, uint64(address(r.berth.mem)))
 	p = binary.LittleEndian.AppendUint32(p, d.number)
+	r.cameBefore = d.control.Came()
 	d.launched.Store(true)
 	err := r.launch(d.f, len(p))
 	if err != nil {
@@ -147,6 +148,7 @@ func (r *eventRow) launchDispatcher() error {
 // taken takes over from a dispatcher that has ended.
 func (r *eventRow) taken() {
 	d := r.d
+	r.stay(0)
 	d.launched.Store(false)
 	d.control.SetResident(false)
 	s := d.control.State(r.was)
@@ -180,7 +182,8 @@ func (r *eventRow) launchPending() error {
 		if err := r.launch(r.f, len(r.params)); err != nil {
 			return err
 		}
-		r.flying = append(r.flying, flight{entry, r.berth.last.Load(), rung})
+		put, _ := r.c.d.Now() // without it its time is not told
+		r.flying = append(r.flying, flight{entry, r.berth.last.Load(), rung, put})
 	}
 }
 
@@ -192,6 +195,9 @@ func (r *eventRow) land() {
 		r.queue.Done(fl.entry)
 		r.ended.Add(1)
 		r.latency.Add(r.c.d.o.Clock.Now() - fl.rung)
+		if now, err := r.c.d.Now(); err == nil && fl.put > 0 {
+			r.times.add(fl.put, now)
+		}
 		r.c.events.table.Ended(r.n)
 	}
 	r.flying = slices.Delete(r.flying, 0, n)

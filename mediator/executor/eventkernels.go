@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,8 +34,16 @@ type eventKernels struct {
 	registered map[int]*eventKernel
 	held       bool
 	ending     atomic.Int32 // kernels that are being unregistered
-	stop       context.CancelFunc
-	watch      sync.WaitGroup
+	eventPresence
+	told  eventPresence // the watching goroutine's
+	stop  context.CancelFunc
+	watch sync.WaitGroup
+}
+
+// eventPresence says whether event kernels are on the GPU.
+type eventPresence struct {
+	on    bool          // some are, or are about to be
+	since time.Duration // since when on the GPU's clock, as far as it was not told; 0: nothing is there
 }
 
 // eventKernel is a registered kernel.
@@ -148,6 +157,8 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 		seen := kicks.Load()
 		if x.eventsRung() {
 			ek.KickEvents()
+			x.do(func() { x.eventKernels.on = true })
+			x.eventKernels.told.on = true
 		}
 		limit := eventWatch
 		if x.eventKernels.ending.Load() > 0 {
@@ -165,6 +176,7 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 			continue // the GPU is lost, which others notice
 		}
 		x.showEvents(list)
+		x.accountEvents(ek, slices.ContainsFunc(list, func(k gpu.EventKernelCounts) bool { return k.Resident || k.Started != k.Ended }))
 		if err := x.o.Context.Fault(); err != nil {
 			x.do(func() { x.fail(err) })
 			return
@@ -182,6 +194,33 @@ func (x *Executor) showEvents(list []gpu.EventKernelCounts) {
 			})
 		}
 	}
+}
+
+// accountEvents records whether event kernels are on the GPU, and since when they were where the GPU
+// says so.
+func (x *Executor) accountEvents(ek gpu.EventKernels, on bool) {
+	var spans [][2]time.Duration
+	var since time.Duration
+	if t, ok := ek.(gpu.EventTimes); ok {
+		var err error
+		if since, err = t.EventTimes(func(start, end time.Duration) { spans = append(spans, [2]time.Duration{start, end}) }); err != nil {
+			return // the GPU is lost, which others notice
+		}
+	}
+	told := eventPresence{on, since}
+	if len(spans) == 0 && told == x.eventKernels.told {
+		return
+	}
+	x.eventKernels.told = told
+	x.do(func() {
+		x.eventKernels.on, x.eventKernels.since = on, since
+		if x.work.Wanted() {
+			for _, s := range spans {
+				x.work.Add(s[0], s[1])
+			}
+			x.publishSince()
+		}
+	})
 }
 
 // eventsRung reports whether one of the context's kernels has rings that were not taken, by the

@@ -39,10 +39,10 @@ const Features = abi.FeatureContexts | abi.FeatureInline | abi.FeatureEvents | a
 	abi.FeatureChosenAddresses | abi.FeatureTriggeredEvents | abi.FeatureTextures
 
 // FeaturesOf returns the features of an executor on a kind of GPU: only NVIDIA's GPUs run machine
-// code, and only the soft GPU has event kernels.
+// code.
 func FeaturesOf(kind string) abi.Features {
 	if kind == "nvidia" {
-		return Features | abi.FeatureCubin
+		return Features | abi.FeatureCubin | eventFeatures
 	}
 	return Features | eventFeatures
 }
@@ -373,7 +373,7 @@ func (x *Executor) Step(suspended bool) bool {
 		x.admission.settle(x)
 	}
 	x.slot.SetBacklog(x.holdEvents(suspended) || backlog)
-	x.publishWorking(working)
+	x.publishWorking(working || x.eventKernels.on)
 	for _, f := range x.reports {
 		f()
 	}

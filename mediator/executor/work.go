@@ -64,6 +64,9 @@ func (x *Executor) publishWorking(working bool) {
 // publishSince records on the page since when the context has had work on the GPU.
 func (x *Executor) publishSince() {
 	since := x.zeroes.onGPU.since
+	if t := x.eventKernels.since; t != 0 && (since == 0 || t < since) {
+		since = t
+	}
 	for _, chs := range [...][]*channel{x.channels, x.draining} {
 		for _, ch := range chs {
 			if t := ch.onGPU.since; t != 0 && (since == 0 || t < since) {

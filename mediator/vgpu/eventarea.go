@@ -1,6 +1,7 @@
 package vgpu
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -68,6 +69,27 @@ func (d *Device) kickEvents(n int) {
 	}
 	d.regs.count.doorbells++
 	d.events.kick()
+}
+
+// FailEvents shows that the event kernels whose bits are set have ended with their context: its
+// process is gone, and no longer says so itself.
+func (d *Device) FailEvents(numbers uint32) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.events == nil {
+		return nil
+	}
+	for n := range abi.MaxEventKernels {
+		if numbers&(1<<n) == 0 {
+			continue
+		}
+		var state [4]byte
+		binary.LittleEndian.PutUint32(state[:], uint32(abi.EventFailed))
+		if _, err := d.events.file.WriteAt(state[:], int64(abi.EventPage(n)+abi.EventStateWord)); err != nil {
+			return fmt.Errorf("end event kernel %d: %w", n, err)
+		}
+	}
+	return nil
 }
 
 // clearEvents zeroes the area for a guest that keeps its mapping over a reset. Preconditions: mu is

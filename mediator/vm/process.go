@@ -159,6 +159,11 @@ func (p *process) runOnce(log *slog.Logger) (left bool) {
 func (p *process) free() {
 	page := p.page()
 	page.FreeLaunchSlots(p.ref.Slot)
+	if numbers := page.Context(p.ref.Slot).EventNumbers(); numbers != 0 {
+		if err := p.b.dev.FailEvents(numbers); err != nil {
+			p.b.log.Warn("the guest is not told that event kernels have ended", "err", err)
+		}
+	}
 	page.FreeEventNumbers(p.ref.Slot)
 	page.Context(p.ref.Slot).Free()
 	page.SetDisabled(p.ref.Slot, false)

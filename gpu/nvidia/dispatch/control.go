@@ -21,6 +21,8 @@ const (
 	droppedWord  = 140
 	seenWord     = 144
 	headWord     = 148
+	cameWords    = 160 // 64 bits
+	leftWords    = 168
 	latencyWords = 256
 )
 
@@ -81,6 +83,16 @@ func (c Control) State(was eventqueue.State) eventqueue.State {
 	was.Dropped += uint64(n.Dropped - uint32(was.Dropped))
 	was.Seen, was.Head = abi.LoadWord(c.mem, seenWord), abi.LoadWord(c.mem, headWord)
 	return was
+}
+
+// Times returns when the dispatcher came and when it left, on the GPU's clock. It has left.
+func (c Control) Times() (came, left time.Duration) { return c.time(cameWords), c.time(leftWords) }
+
+// Came returns when the dispatcher came, or, for a moment after it did, when its predecessor did.
+func (c Control) Came() time.Duration { return c.time(cameWords) }
+
+func (c Control) time(word int) time.Duration {
+	return time.Duration(uint64(abi.LoadWord(c.mem, word)) | uint64(abi.LoadWord(c.mem, word+4))<<32)
 }
 
 // Latencies appends to list the times from when the dispatcher found a ring to its event's end, of

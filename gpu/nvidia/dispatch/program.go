@@ -72,6 +72,7 @@ multi	ld.relaxed.gpu.global.u32 %r15, [$P_done];
 	mov.u32 %r16, 0;
 	mov.u64 %d2, %globaltimer;
 	mov.u64 %d3, %d2;
+	st.relaxed.sys.global.u64 [%d1+$C_CAME], %d2;
 POLL:
 	ld.relaxed.sys.global.u32 %r20, [%d0+$A_DOORBELL];
 	ld.relaxed.sys.global.u32 %r21, [%d1+$C_STOP];
@@ -107,6 +108,8 @@ PARK:
 	mov.u64 %d2, %globaltimer;
 	bra POLL;
 LEAVE:
+	mov.u64 %d6, %globaltimer;
+	st.relaxed.sys.global.u64 [%d1+$C_LEFT], %d6;
 	mov.u32 %r24, 2;
 	st.shared.u32 [$P_command], %r24;
 multi	cvt.u64.u32 %d15, %r0;
@@ -275,6 +278,7 @@ func program(k *Kernel, prefix string, r *callable.Report) string {
 		"$OTHERS", fmt.Sprint(blocks-1), "$GAP", number(gapNanos), "$IDLE", number(IdleNanos), "$LATENCYMASK", number(latencies-1),
 		"$C_STOP", number(stopWord), "$C_RESIDENT", number(residentWord), "$C_STARTED", number(startedWord), "$C_ENDED", number(endedWord),
 		"$C_DROPPED", number(droppedWord), "$C_SEEN", number(seenWord), "$C_HEAD", number(headWord), "$C_LATENCIES", number(latencyWords),
+		"$C_CAME", number(cameWords), "$C_LEFT", number(leftWords),
 		"$A_DOORBELL", number(page+abi.EventDoorbellWord), "$A_KICKAT", number(page+abi.EventKickAtWord),
 		"$A_SEEN", number(page+abi.EventSeenWord), "$A_DROPPED", number(page+abi.EventDroppedWord),
 		"$A_HEAD", number(page+abi.EventRowOffset+abi.EventRowHead),
