@@ -328,6 +328,9 @@ func (c *Context) busy() bool {
 		}
 	}
 	for _, b := range c.eventBerths() {
+		if err := b.signal(c.drv); err != nil {
+			return false
+		}
 		if b.busy() {
 			if done, err := c.drv.EventQuery(b.tail); err != nil {
 				return false

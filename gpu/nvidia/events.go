@@ -86,7 +86,9 @@ type berth struct {
 	mem    []byte
 	word   *atomic.Uint64
 	last   atomic.Uint64 // the word after the newest launch
-	args   *cuda.Args
+	// signalled is last when the signals of its end were queued.
+	signalled atomic.Uint64
+	args      *cuda.Args
 	// fetched is the word's value when the output of kernels was last fetched.
 	fetched uint64
 }
@@ -138,9 +140,7 @@ func (c *Context) HoldEvents(on bool) error {
 	defer e.mu.Unlock()
 	e.held = on
 	c.stopDispatchers(on || e.parks > 0)
-	if !on {
-		c.KickEvents()
-	}
+	c.KickEvents()
 	return nil
 }
 
@@ -169,6 +169,13 @@ func (c *Context) parked(f func() error) error {
 		c.KickEvents()
 	}()
 	c.stopDispatchers(true)
+	for i := range e.rows {
+		if r := e.rows[i].Load(); r != nil {
+			if err := r.signal(); err != nil {
+				return err
+			}
+		}
+	}
 	for since := time.Now(); c.eventsBusy(); {
 		if err := c.usable(); err != nil {
 			return err
@@ -236,7 +243,7 @@ func (c *Context) eventsOverdue(now, limit time.Duration) *gpu.Fault {
 func (r *eventRow) underWay() (n uint64, under bool) {
 	if r.d != nil && r.d.launched.Load() {
 		c := r.d.control.Counts()
-		return uint64(c.Ended), r.berth.busy() && (c.Started != c.Ended || r.d.control.Stopped())
+		return uint64(c.Ended), r.berth.busy() && (c.Started != c.Ended || r.d.control.Stopped() && r.d.control.Resident())
 	}
 	ended := r.ended.Load()
 	return ended, r.begun.Load() != ended

@@ -77,7 +77,10 @@ func (c *Context) dropRows() {
 func (r *eventRow) look(held bool) (again bool) {
 	if d := r.d; d != nil && d.launched.Load() {
 		if d.control.Resident() && !r.ending && !held {
-			return false // it kicks when it parks, or is kicked then
+			return false // who rings kicks once it has parked
+		}
+		if err := r.signal(); err != nil {
+			return r.fail(err)
 		}
 		if r.berth.busy() {
 			return true
@@ -182,6 +185,9 @@ func (r *eventRow) launchPending() error {
 		if err := r.launch(r.f, len(r.params)); err != nil {
 			return err
 		}
+		if err := r.signal(); err != nil {
+			return err
+		}
 		put, _ := r.c.d.Now() // without it its time is not told
 		r.flying = append(r.flying, flight{entry, r.berth.last.Load(), rung, put})
 	}
@@ -204,7 +210,8 @@ func (r *eventRow) land() {
 }
 
 // launch queues a kernel with the first n bytes of the berth's arguments in the kernel's stream,
-// behind the zeroing of fresh memory, and the signals of its end.
+// behind the zeroing of fresh memory. Its end is not signalled: what comes behind a dispatcher in its stream keeps
+// others off the hardware channel that the driver has streams share.
 func (r *eventRow) launch(f *Function, n int) error {
 	c, b, l := r.c, r.berth, &r.k.Launch
 	return c.do("launch events of "+r.f.attrs.Name, func() error {
@@ -221,9 +228,28 @@ func (r *eventRow) launch(f *Function, n int) error {
 			return err
 		}
 		b.last.Add(1)
-		if err := c.drv.EventRecord(b.tail, b.stream); err != nil {
-			return err
-		}
-		return c.drv.StreamWriteValue64(b.stream, address(b.mem[dispatch.ControlBytes:]), b.last.Load())
+		return nil
 	})
+}
+
+// signal queues the signals of the end of what was launched, if they are not. A dispatcher has parked
+// or was told to leave.
+func (r *eventRow) signal() error {
+	if r.berth.signalled.Load() == r.berth.last.Load() {
+		return nil
+	}
+	return r.c.do("signal the end of events", func() error { return r.berth.signal(r.c.drv) })
+}
+
+// signal is [eventRow.signal] with the context current.
+func (b *berth) signal(d Driver) error {
+	n := b.last.Load()
+	if b.signalled.Load() == n {
+		return nil
+	}
+	if err := d.EventRecord(b.tail, b.stream); err != nil {
+		return err
+	}
+	b.signalled.Store(n)
+	return d.StreamWriteValue64(b.stream, address(b.mem[dispatch.ControlBytes:]), n)
 }

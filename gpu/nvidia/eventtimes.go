@@ -57,7 +57,7 @@ func (c *Context) EventTimes(f func(start, end time.Duration)) (since time.Durat
 			f(s.start, s.end)
 		}
 		r.times.spans = r.times.spans[:0]
-		if r.berth.busy() {
+		if r.d != nil && r.d.launched.Load() && r.d.control.Resident() || len(r.flying) > 0 {
 			since = now
 		}
 	}
@@ -74,8 +74,8 @@ func (r *eventRow) stay(now time.Duration) {
 	if came <= r.cameBefore {
 		return // it has not come yet
 	}
-	if r.berth.busy() {
-		left = now
+	if now > 0 && (d.control.Resident() || left <= came) {
+		left = now // it is there, or about to say when it left
 	}
 	from := max(came, r.times.told)
 	r.times.add(from, left)

@@ -9,7 +9,9 @@ import (
 )
 
 // programText is the dispatcher. $NAMES are replaced; lines that begin with "multi" are for grids of
-// several blocks.
+// several blocks, and those with "keeps" for parameters that fit one batch: they are read ahead. Where
+// PREPARED is then what it was, no entry has changed since, and the event takes one round trip across
+// the bus less.
 //
 //	x0…x11	the thread's place: %tid, %ntid, %ctaid, %nctaid
 //	r0	the launch's number; p0: not its block's first thread; p1: not the leader
@@ -19,6 +21,8 @@ import (
 //	r12 r13 r14	events started and ended, and rings dropped
 //	r15	counts of other blocks that were waited for
 //	r16	others have had the GPU since it was launched
+//	r17 r19	PREPARED when the head's parameters were read ahead, or looked at in vain, and if they were
+//	r18 r26	PREPARED and the head's flag, as polled
 //	d2 d3	when it polled last, and when the last event ended
 //	d6	when the ring was found; d14: the flag of its entry
 const programText = `
@@ -70,13 +74,22 @@ multi	ld.relaxed.gpu.global.u32 %r15, [$P_done];
 	mov.u32 %r23, 1;
 	st.relaxed.sys.global.u32 [%d1+$C_RESIDENT], %r23;
 	mov.u32 %r16, 0;
+	mov.u32 %r17, 0;
+	mov.u32 %r19, 0;
 	mov.u64 %d2, %globaltimer;
 	mov.u64 %d3, %d2;
 	st.relaxed.sys.global.u64 [%d1+$C_CAME], %d2;
 POLL:
-	ld.relaxed.sys.global.u32 %r20, [%d0+$A_DOORBELL];
+	mul.wide.u32 %d11, %r11, 4;
+	add.s64 %d11, %d11, $FLAGS;
+	add.s64 %d12, %d11, %d0;
+	ld.relaxed.sys.global.u64 %d16, [%d0+$A_DOORBELL];
+	ld.relaxed.sys.global.u32 %r26, [%d12];
 	ld.relaxed.sys.global.u32 %r21, [%d1+$C_STOP];
 	mov.u64 %d6, %globaltimer;
+	cvt.u32.u64 %r20, %d16;
+	shr.u64 %d16, %d16, 32;
+	cvt.u32.u64 %r18, %d16;
 	sub.s64 %d7, %d6, %d2;
 	mov.u64 %d2, %d6;
 	setp.gt.u64 %p2, %d7, $GAP;
@@ -88,10 +101,27 @@ POLL:
 	@%p4 bra RUNG;
 	setp.ne.u32 %p5, %r16, 0;
 	@%p5 bra PARK;
+keeps	setp.ne.u32 %p5, %r18, %r17;
+keeps	@%p5 bra KEEP;
 	sub.s64 %d8, %d6, %d3;
 	setp.gt.s64 %p6, %d8, $IDLE;
 	@%p6 bra PARK;
 	bra POLL;
+keeps KEEP:
+keeps	mov.u32 %r17, %r18;
+keeps	mov.u32 %r19, 0;
+keeps	setp.eq.u32 %p5, %r18, 0;
+keeps	@%p5 bra POLL;
+keeps	fence.acq_rel.sys;
+keeps	mul.wide.u32 %d9, %r11, $ENTRYBYTES;
+keeps	add.s64 %d9, %d9, %d0;
+keeps	ld.relaxed.sys.global.u64 %d10, [%d9+$POINTER];
+$KEEPFIRST
+keeps	setp.ne.u64 %p5, %d10, %d11;
+keeps	@%p5 bra POLL;
+$STOREKEPT
+keeps	mov.u32 %r19, %r18;
+keeps	bra POLL;
 PARK:
 	mov.u32 %r23, 0;
 	st.relaxed.sys.global.u32 [%d1+$C_RESIDENT], %r23;
@@ -120,6 +150,11 @@ multi	st.release.gpu.global.u64 [$P_go], %d15;
 RUNG:
 	fence.acq_rel.sys;
 	setp.le.u32 %p7, %r22, $ENTRIES;
+keeps	setp.ne.u32 %p8, %r18, 0;
+keeps	setp.eq.and.u32 %p8, %r18, %r19, %p8;
+keeps	setp.eq.and.u32 %p8, %r26, $BUSY, %p8;
+keeps	and.pred %p8, %p8, %p7;
+keeps	@%p8 bra START;
 	@%p7 bra TAKE;
 	sub.u32 %r25, %r22, $ENTRIES;
 	add.u32 %r10, %r10, %r25;
@@ -128,9 +163,6 @@ RUNG:
 TAKE:
 	mul.wide.u32 %d9, %r11, $ENTRYBYTES;
 	add.s64 %d9, %d9, %d0;
-	mul.wide.u32 %d11, %r11, 4;
-	add.s64 %d11, %d11, $FLAGS;
-	add.s64 %d12, %d11, %d0;
 	ld.relaxed.sys.global.u64 %d10, [%d9+$POINTER];
 	ld.relaxed.sys.global.u32 %r26, [%d12];
 $LOADFIRST
@@ -147,8 +179,10 @@ $LOADFIRST
 	ld.relaxed.sys.global.u32 %r26, [%d12];
 FLAG:
 	setp.eq.u32 %p10, %r26, $BUSY;
-	@%p10 bra START;
+	@%p10 bra COPY;
 REFUSE:
+	mov.u32 %r17, 0;
+	mov.u32 %r19, 0;
 	add.u32 %r10, %r10, 1;
 	add.u32 %r14, %r14, 1;
 DROPPED:
@@ -157,22 +191,13 @@ DROPPED:
 	st.relaxed.sys.global.u32 [%d0+$A_DROPPED], %r14;
 	st.relaxed.sys.global.u32 [%d0+$A_SEEN], %r10;
 	bra POLL;
-START:
+COPY:
 $STOREFIRST
 $COPYREST
+START:
 	add.s64 %d14, %d0, %d11;
-	add.u32 %r10, %r10, 1;
-	add.u32 %r11, %r11, 1;
-	setp.eq.u32 %p11, %r11, $ENTRIES;
-	@%p11 mov.u32 %r11, 0;
 	add.u32 %r12, %r12, 1;
 	st.relaxed.sys.global.u32 [%d1+$C_STARTED], %r12;
-	st.relaxed.sys.global.u32 [%d1+$C_SEEN], %r10;
-	st.relaxed.sys.global.u32 [%d1+$C_HEAD], %r11;
-	mul.wide.u32 %d16, %r11, $ENTRYBYTES;
-	add.s64 %d16, %d16, $QUEUE;
-	st.relaxed.sys.global.u64 [%d0+$A_HEAD], %d16;
-	st.relaxed.sys.global.u32 [%d0+$A_SEEN], %r10;
 	mov.u32 %r24, 1;
 	st.shared.u32 [$P_command], %r24;
 multi	cvt.u64.u32 %d15, %r0;
@@ -220,6 +245,18 @@ multi	@%p14 bra WAIT;
 multi	add.u32 %r15, %r15, $OTHERS;
 	mov.u32 %r35, $DONE;
 	st.release.sys.global.u32 [%d14], %r35;
+	mov.u32 %r17, 0;
+	mov.u32 %r19, 0;
+	add.u32 %r10, %r10, 1;
+	add.u32 %r11, %r11, 1;
+	setp.eq.u32 %p11, %r11, $ENTRIES;
+	@%p11 mov.u32 %r11, 0;
+	st.relaxed.sys.global.u32 [%d1+$C_SEEN], %r10;
+	st.relaxed.sys.global.u32 [%d1+$C_HEAD], %r11;
+	mul.wide.u32 %d16, %r11, $ENTRYBYTES;
+	add.s64 %d16, %d16, $QUEUE;
+	st.relaxed.sys.global.u64 [%d0+$A_HEAD], %d16;
+	st.relaxed.sys.global.u32 [%d0+$A_SEEN], %r10;
 	mov.u64 %d3, %globaltimer;
 	mov.u64 %d2, %d3;
 	sub.s64 %d18, %d3, %d6;
@@ -249,17 +286,21 @@ const (
 // program returns the text of the dispatcher of a kernel made callable as r says.
 func program(k *Kernel, prefix string, r *callable.Report) string {
 	blocks := k.Grid.Count()
+	pieces := (k.ParamBytes + piece - 1) / piece
 	var lines []string
 	for line := range strings.Lines(programText) {
-		if rest, ok := strings.CutPrefix(line, "multi"); ok {
-			if blocks == 1 {
-				continue
+		for _, part := range []struct {
+			prefix string
+			in     bool
+		}{{"multi", blocks > 1}, {"keeps", pieces <= batch}} {
+			if rest, ok := strings.CutPrefix(line, part.prefix); ok {
+				if line = rest; !part.in {
+					line = ""
+				}
 			}
-			line = rest
 		}
 		lines = append(lines, line)
 	}
-	pieces := (k.ParamBytes + piece - 1) / piece
 	entry := abi.EventEntryBytes(k.ParamBytes)
 	page, queue := abi.EventPage(k.Number), abi.EventQueue(k.Number)
 	rest := ""
@@ -267,11 +308,14 @@ func program(k *Kernel, prefix string, r *callable.Report) string {
 		n := min(batch, pieces-from)
 		rest += loads(queue, from, n) + stores(prefix, from, n)
 	}
-	first := min(batch, pieces)
+	first, ahead, kept := min(batch, pieces), "", ""
+	if pieces <= batch {
+		ahead, kept = loads(queue, 0, pieces), stores(prefix, 0, pieces)
+	}
 	number := func(n int) string { return fmt.Sprint(n) }
 	return strings.NewReplacer(
 		"$FUNCTION", r.Function, "$PLACE", place(prefix), "$THREADS", fmt.Sprint(k.Block.Count()),
-		"$LOADFIRST", loads(queue, 0, first), "$STOREFIRST", stores(prefix, 0, first), "$COPYREST", rest,
+		"$LOADFIRST", loads(queue, 0, first), "$KEEPFIRST", ahead, "$STOREKEPT", kept, "$STOREFIRST", stores(prefix, 0, first), "$COPYREST", rest,
 		"$ARGBYTES", number(max(pieces, 1)*piece), "$ENTRIES", number(k.Entries), "$ENTRYBYTES", number(entry),
 		"$POINTER", number(queue+entry-8), "$FLAGS", number(queue+k.Entries*entry), "$QUEUELAST", number(abi.EventQueueBytes-4),
 		"$QUEUE", number(queue), "$BUSY", number(int(abi.EventBusy)), "$DONE", number(int(abi.EventDone)),

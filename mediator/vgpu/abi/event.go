@@ -30,6 +30,9 @@ const EventKicksWord = 0
 // launches events, the others by the host.
 const (
 	EventDoorbellWord = 0 * LineSize // rings since registration
+	// EventPreparedWord, behind the doorbell, is stored with it, 8 bytes at a time: 0, or a number that
+	// is another if the parameters of any entry were changed since the ring before.
+	EventPreparedWord = 4
 	EventKickAtWord   = 1 * LineSize // write the doorbell register when the doorbell word passes this
 	EventSeenWord     = 2 * LineSize // rings that the host has seen
 	EventStateWord    = 3 * LineSize // EventState
@@ -43,6 +46,7 @@ var EventAreaWords = []Word{{"KICKS", EventKicksWord, "both"}}
 // EventWords lists the words of an event kernel's page.
 var EventWords = []Word{
 	{"DOORBELL", EventDoorbellWord, "guest"},
+	{"PREPARED", EventPreparedWord, "guest"},
 	{"KICK_AT", EventKickAtWord, "host"},
 	{"SEEN", EventSeenWord, "host"},
 	{"STATE", EventStateWord, "host"},

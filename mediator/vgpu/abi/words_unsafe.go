@@ -21,3 +21,13 @@ func word(b []byte, off int) *atomic.Uint32 {
 	}
 	return (*atomic.Uint32)(p)
 }
+
+// AtomicWord64 is [AtomicWord] for 64 bits. It panics unless off is a multiple of 8 within the memory.
+func AtomicWord64(b []byte, off int) *atomic.Uint64 {
+	w := b[off : off+8 : off+8]
+	p := unsafe.Pointer(unsafe.SliceData(w))
+	if uintptr(p)&7 != 0 {
+		panic("abi: shared memory is not aligned")
+	}
+	return (*atomic.Uint64)(p)
+}

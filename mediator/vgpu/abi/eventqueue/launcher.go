@@ -21,13 +21,15 @@ var (
 // time.
 type Launcher struct {
 	area     []byte
-	doorbell *atomic.Uint32
+	doorbell *atomic.Uint64 // rings, and the number of the parameters prepared above
 	kickAt   *atomic.Uint32
 	state    *atomic.Uint32
 
 	base, entryBytes int
 	flags            []int // offset of each entry's flag
 	rung             uint32
+	prepared         uint32 // see abi.EventPreparedWord
+	changed          bool   // some entry's parameters, since the last ring
 	head, tail       int
 	flying           int
 }
@@ -42,13 +44,14 @@ func Attach(area []byte, n int) (*Launcher, error) {
 	page := area[abi.EventPage(n):][:abi.PageSize]
 	l := &Launcher{
 		area: area, base: abi.EventQueue(n),
-		doorbell: abi.AtomicWord(page, abi.EventDoorbellWord), kickAt: abi.AtomicWord(page, abi.EventKickAtWord),
+		doorbell: abi.AtomicWord64(page, abi.EventDoorbellWord), kickAt: abi.AtomicWord(page, abi.EventKickAtWord),
 		state: abi.AtomicWord(page, abi.EventStateWord),
 	}
 	if s := l.State(); s != abi.EventRegistered {
 		return nil, fmt.Errorf("event kernel %d is %v: %w", n, s, ErrNotRegistered)
 	}
-	l.rung = l.doorbell.Load()
+	rung := l.doorbell.Load()
+	l.rung, l.prepared, l.changed = uint32(rung), uint32(rung>>32), true
 	if l.rung != abi.LoadWord(page, abi.EventSeenWord) {
 		return nil, fmt.Errorf("event kernel %d: %w", n, ErrRinging)
 	}
@@ -109,8 +112,10 @@ func (l *Launcher) Entries() int { return len(l.flags) }
 // Flying returns how many events were launched and not completed.
 func (l *Launcher) Flying() int { return l.flying }
 
-// Params returns an entry's room for parameters, to be prepared while no event of it is under way.
+// Params returns an entry's room for parameters, to be prepared while no event of it is under way. It
+// is called before each change: the GPU may keep parameters that have not changed.
 func (l *Launcher) Params(entry int) []byte {
+	l.changed = true
 	e := l.entry(entry)
 	return e[: len(e)-8 : len(e)-8]
 }
@@ -144,7 +149,13 @@ func (l *Launcher) Launch() (kick bool) {
 // because it is not sure of its last ring. It reports what Launch reports.
 func (l *Launcher) Ring() (kick bool) {
 	l.rung++
-	l.doorbell.Swap(l.rung)
+	if l.changed {
+		l.changed = false
+		if l.prepared++; l.prepared == 0 {
+			l.prepared = 1
+		}
+	}
+	l.doorbell.Swap(uint64(l.prepared)<<32 | uint64(l.rung))
 	return abi.NeedWake(l.kickAt.Load(), l.rung, l.rung-1)
 }
 

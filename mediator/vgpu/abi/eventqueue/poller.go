@@ -74,7 +74,7 @@ func NewPoller(area []byte, n int, row abi.EventRow, params []byte, entries int)
 	var b [abi.EventRowBytes]byte
 	row.Encode(&b)
 	copy(p.row, b[:])
-	p.doorbell.Store(0)
+	abi.AtomicWord64(page, abi.EventDoorbellWord).Store(0)
 	p.kickAt.Store(0) // the first ring kicks
 	p.seenWord.Store(0)
 	p.droppedTop.Store(0)
