@@ -57,7 +57,7 @@ func TestHardwareEventKernels(t *testing.T) {
 			measure := func(what string, v func(i uint32) uint32) {
 				var took []time.Duration
 				for i := range uint32(3000) {
-					pause := time.Duration(rand.Int64N(2000)) * time.Nanosecond
+					pause := time.Duration(rand.Int64N(10_000)) * time.Nanosecond
 					for begin := time.Now(); time.Since(begin) < pause; {
 					}
 					took = append(took, fireStore(t, c, l, answer, v(i)))

@@ -9,9 +9,9 @@ import (
 )
 
 // programText is the dispatcher. $NAMES are replaced; lines that begin with "multi" are for grids of
-// several blocks, and those with "keeps" for parameters that fit one batch: they are read ahead. Where
-// PREPARED is then what it was, no entry has changed since, and the event takes one round trip across
-// the bus less.
+// several blocks. The parameters of all entries are kept, with PREPARED as it was before they were read.
+// Where it still is that, no entry has changed since, and an event takes one round trip across the bus
+// less.
 //
 //	x0…x11	the thread's place: %tid, %ntid, %ctaid, %nctaid
 //	r0	the launch's number; p0: not its block's first thread; p1: not the leader
@@ -21,18 +21,20 @@ import (
 //	r12 r13 r14	events started and ended, and rings dropped
 //	r15	counts of other blocks that were waited for
 //	r16	others have had the GPU since it was launched
-//	r17 r19	PREPARED when the head's parameters were read ahead, or looked at in vain, and if they were
-//	r18 r26	PREPARED and the head's flag, as polled
+//	r18 r26	PREPARED and the head's flag, as polled; r19: PREPARED when the head's parameters were read last
 //	d2 d3	when it polled last, and when the last event ended
 //	d6	when the ring was found; d14: the flag of its entry
 const programText = `
-.global .align 16 .b8 $P_args[$ARGBYTES];
+.global .align 16 .b8 $P_args[$ALLARGS];
+.global .align 4 .b8 $P_kept[$ALLKEPT];
 multi .global .align 8 .u64 $P_go;
 multi .global .align 4 .u32 $P_done;
+multi .global .align 4 .u32 $P_which;
 .visible .entry $P(.param .u64 $P_area, .param .u64 $P_control, .param .u32 $P_launch)
 .maxntid $THREADS, 1, 1
 {
 	.shared .align 4 .u32 $P_command;
+	.shared .align 4 .u32 $P_head;
 	.reg .pred %p<16>;
 	.reg .b32 %r<40>;
 	.reg .b32 %x<12>;
@@ -74,15 +76,20 @@ multi	ld.relaxed.gpu.global.u32 %r15, [$P_done];
 	mov.u32 %r23, 1;
 	st.relaxed.sys.global.u32 [%d1+$C_RESIDENT], %r23;
 	mov.u32 %r16, 0;
-	mov.u32 %r17, 0;
-	mov.u32 %r19, 0;
 	mov.u64 %d2, %globaltimer;
 	mov.u64 %d3, %d2;
 	st.relaxed.sys.global.u64 [%d1+$C_CAME], %d2;
-POLL:
+	mov.u64 %d17, $P_args;
+	mov.u64 %d20, $P_kept;
+NEXT:
 	mul.wide.u32 %d11, %r11, 4;
+	add.s64 %d21, %d20, %d11;
+	ld.global.u32 %r19, [%d21];
 	add.s64 %d11, %d11, $FLAGS;
 	add.s64 %d12, %d11, %d0;
+	mul.wide.u32 %d13, %r11, $ARGBYTES;
+	add.s64 %d13, %d13, %d17;
+POLL:
 	ld.relaxed.sys.global.u64 %d16, [%d0+$A_DOORBELL];
 	ld.relaxed.sys.global.u32 %r26, [%d12];
 	ld.relaxed.sys.global.u32 %r21, [%d1+$C_STOP];
@@ -101,27 +108,10 @@ POLL:
 	@%p4 bra RUNG;
 	setp.ne.u32 %p5, %r16, 0;
 	@%p5 bra PARK;
-keeps	setp.ne.u32 %p5, %r18, %r17;
-keeps	@%p5 bra KEEP;
 	sub.s64 %d8, %d6, %d3;
 	setp.gt.s64 %p6, %d8, $IDLE;
 	@%p6 bra PARK;
 	bra POLL;
-keeps KEEP:
-keeps	mov.u32 %r17, %r18;
-keeps	mov.u32 %r19, 0;
-keeps	setp.eq.u32 %p5, %r18, 0;
-keeps	@%p5 bra POLL;
-keeps	fence.acq_rel.sys;
-keeps	mul.wide.u32 %d9, %r11, $ENTRYBYTES;
-keeps	add.s64 %d9, %d9, %d0;
-keeps	ld.relaxed.sys.global.u64 %d10, [%d9+$POINTER];
-$KEEPFIRST
-keeps	setp.ne.u64 %p5, %d10, %d11;
-keeps	@%p5 bra POLL;
-$STOREKEPT
-keeps	mov.u32 %r19, %r18;
-keeps	bra POLL;
 PARK:
 	mov.u32 %r23, 0;
 	st.relaxed.sys.global.u32 [%d1+$C_RESIDENT], %r23;
@@ -149,12 +139,13 @@ multi	st.release.gpu.global.u64 [$P_go], %d15;
 	bra MEET;
 RUNG:
 	fence.acq_rel.sys;
+	mov.u64 %d14, %d12;
 	setp.le.u32 %p7, %r22, $ENTRIES;
-keeps	setp.ne.u32 %p8, %r18, 0;
-keeps	setp.eq.and.u32 %p8, %r18, %r19, %p8;
-keeps	setp.eq.and.u32 %p8, %r26, $BUSY, %p8;
-keeps	and.pred %p8, %p8, %p7;
-keeps	@%p8 bra START;
+	setp.ne.u32 %p8, %r18, 0;
+	setp.eq.and.u32 %p8, %r18, %r19, %p8;
+	setp.eq.and.u32 %p8, %r26, $BUSY, %p8;
+	and.pred %p8, %p8, %p7;
+	@%p8 bra START;
 	@%p7 bra TAKE;
 	sub.u32 %r25, %r22, $ENTRIES;
 	add.u32 %r10, %r10, %r25;
@@ -168,21 +159,19 @@ TAKE:
 $LOADFIRST
 	setp.eq.u64 %p8, %d10, %d11;
 	@%p8 bra FLAG;
-	and.b64 %d12, %d10, 3;
-	setp.ne.u64 %p9, %d12, 0;
+	and.b64 %d16, %d10, 3;
+	setp.ne.u64 %p9, %d16, 0;
 	@%p9 bra REFUSE;
-	sub.s64 %d12, %d10, $QUEUE;
-	setp.gt.u64 %p9, %d12, $QUEUELAST;
+	sub.s64 %d16, %d10, $QUEUE;
+	setp.gt.u64 %p9, %d16, $QUEUELAST;
 	@%p9 bra REFUSE;
-	mov.u64 %d11, %d10;
-	add.s64 %d12, %d11, %d0;
-	ld.relaxed.sys.global.u32 %r26, [%d12];
+	add.s64 %d14, %d10, %d0;
+	ld.relaxed.sys.global.u32 %r26, [%d14];
+	mov.u32 %r18, 0;
 FLAG:
 	setp.eq.u32 %p10, %r26, $BUSY;
 	@%p10 bra COPY;
 REFUSE:
-	mov.u32 %r17, 0;
-	mov.u32 %r19, 0;
 	add.u32 %r10, %r10, 1;
 	add.u32 %r14, %r14, 1;
 DROPPED:
@@ -194,17 +183,19 @@ DROPPED:
 COPY:
 $STOREFIRST
 $COPYREST
+	st.global.u32 [%d21], %r18;
 START:
-	add.s64 %d14, %d0, %d11;
 	add.u32 %r12, %r12, 1;
 	st.relaxed.sys.global.u32 [%d1+$C_STARTED], %r12;
 	mov.u32 %r24, 1;
 	st.shared.u32 [$P_command], %r24;
+	st.shared.u32 [$P_head], %r11;
+multi	st.relaxed.gpu.global.u32 [$P_which], %r11;
 multi	cvt.u64.u32 %d15, %r0;
 multi	shl.b64 %d15, %d15, 32;
 multi	and.b32 %r27, %r12, 0x7fffffff;
-multi	cvt.u64.u32 %d17, %r27;
-multi	or.b64 %d15, %d15, %d17;
+multi	cvt.u64.u32 %d18, %r27;
+multi	or.b64 %d15, %d15, %d18;
 multi	st.release.gpu.global.u64 [$P_go], %d15;
 multi	bra MEET;
 multi FOLLOW:
@@ -220,12 +211,17 @@ multi	mov.u32 %r3, %r31;
 multi	setp.eq.u32 %p12, %r31, 0xffffffff;
 multi	selp.u32 %r24, 2, 1, %p12;
 multi	st.shared.u32 [$P_command], %r24;
+multi	ld.relaxed.gpu.global.u32 %r39, [$P_which];
+multi	st.shared.u32 [$P_head], %r39;
 MEET:
 	barrier.sync 0;
 	ld.volatile.shared.u32 %r32, [$P_command];
 	setp.eq.u32 %p13, %r32, 2;
 	@%p13 bra END;
-	mov.u64 %d22, $P_args;
+	ld.volatile.shared.u32 %r38, [$P_head];
+	mul.wide.u32 %d22, %r38, $ARGBYTES;
+	mov.u64 %d23, $P_args;
+	add.s64 %d22, %d22, %d23;
 	cvta.global.u64 %d22, %d22;
 	{
 	.param .b64 $P_a;
@@ -245,8 +241,6 @@ multi	@%p14 bra WAIT;
 multi	add.u32 %r15, %r15, $OTHERS;
 	mov.u32 %r35, $DONE;
 	st.release.sys.global.u32 [%d14], %r35;
-	mov.u32 %r17, 0;
-	mov.u32 %r19, 0;
 	add.u32 %r10, %r10, 1;
 	add.u32 %r11, %r11, 1;
 	setp.eq.u32 %p11, %r11, $ENTRIES;
@@ -267,7 +261,7 @@ multi	add.u32 %r15, %r15, $OTHERS;
 	st.relaxed.sys.global.u32 [%d19+$C_LATENCIES], %r36;
 	add.u32 %r13, %r13, 1;
 	st.relaxed.sys.global.u32 [%d1+$C_ENDED], %r13;
-	bra POLL;
+	bra NEXT;
 multi COUNT:
 multi	red.release.gpu.global.add.u32 [$P_done], 1;
 multi	bra FOLLOW;
@@ -289,15 +283,11 @@ func program(k *Kernel, prefix string, r *callable.Report) string {
 	pieces := (k.ParamBytes + piece - 1) / piece
 	var lines []string
 	for line := range strings.Lines(programText) {
-		for _, part := range []struct {
-			prefix string
-			in     bool
-		}{{"multi", blocks > 1}, {"keeps", pieces <= batch}} {
-			if rest, ok := strings.CutPrefix(line, part.prefix); ok {
-				if line = rest; !part.in {
-					line = ""
-				}
+		if rest, ok := strings.CutPrefix(line, "multi"); ok {
+			if blocks == 1 {
+				continue
 			}
+			line = rest
 		}
 		lines = append(lines, line)
 	}
@@ -306,17 +296,15 @@ func program(k *Kernel, prefix string, r *callable.Report) string {
 	rest := ""
 	for from := batch; from < pieces; from += batch {
 		n := min(batch, pieces-from)
-		rest += loads(queue, from, n) + stores(prefix, from, n)
+		rest += loads(queue, from, n) + stores(from, n)
 	}
-	first, ahead, kept := min(batch, pieces), "", ""
-	if pieces <= batch {
-		ahead, kept = loads(queue, 0, pieces), stores(prefix, 0, pieces)
-	}
+	first := min(batch, pieces)
 	number := func(n int) string { return fmt.Sprint(n) }
 	return strings.NewReplacer(
 		"$FUNCTION", r.Function, "$PLACE", place(prefix), "$THREADS", fmt.Sprint(k.Block.Count()),
-		"$LOADFIRST", loads(queue, 0, first), "$KEEPFIRST", ahead, "$STOREKEPT", kept, "$STOREFIRST", stores(prefix, 0, first), "$COPYREST", rest,
-		"$ARGBYTES", number(max(pieces, 1)*piece), "$ENTRIES", number(k.Entries), "$ENTRYBYTES", number(entry),
+		"$LOADFIRST", loads(queue, 0, first), "$STOREFIRST", stores(0, first), "$COPYREST", rest,
+		"$ARGBYTES", number(pieces*piece), "$ALLARGS", number(max(pieces*k.Entries, 1)*piece), "$ALLKEPT", number(4*k.Entries),
+		"$ENTRIES", number(k.Entries), "$ENTRYBYTES", number(entry),
 		"$POINTER", number(queue+entry-8), "$FLAGS", number(queue+k.Entries*entry), "$QUEUELAST", number(abi.EventQueueBytes-4),
 		"$QUEUE", number(queue), "$BUSY", number(int(abi.EventBusy)), "$DONE", number(int(abi.EventDone)),
 		"$OTHERS", fmt.Sprint(blocks-1), "$GAP", number(gapNanos), "$IDLE", number(IdleNanos), "$LATENCYMASK", number(latencies-1),
@@ -340,10 +328,10 @@ func loads(queue, from, n int) string {
 }
 
 // stores writes them to the arguments.
-func stores(prefix string, from, n int) string {
+func stores(from, n int) string {
 	var b strings.Builder
 	for i := range n {
-		fmt.Fprintf(&b, "\tst.global.v2.u64 [%s_args+%d], {%%q%d, %%q%d};\n", prefix, (from+i)*piece, 2*i, 2*i+1)
+		fmt.Fprintf(&b, "\tst.global.v2.u64 [%%d13+%d], {%%q%d, %%q%d};\n", (from+i)*piece, 2*i, 2*i+1)
 	}
 	return b.String()
 }
