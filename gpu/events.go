@@ -3,6 +3,8 @@ package gpu
 import (
 	"os"
 	"time"
+
+	"vgpud/mediator/vgpu/abi"
 )
 
 // EventKernels is a [Context] that keeps kernels ready, and launches them by itself when somebody
@@ -58,12 +60,13 @@ type EventKernel struct {
 
 // EventKernelCounts are an event kernel's counts since it was registered.
 type EventKernelCounts struct {
-	Number  int    `json:"number"`
-	Kernel  string `json:"kernel"`
-	Started uint64 `json:"started"`
-	Ended   uint64 `json:"ended"`
-	Dropped uint64 `json:"dropped"` // rings that found no free entry
-	Stray   uint64 `json:"stray"`   // rings while no kernel had the number, before this one
+	Number  int           `json:"number"`
+	Kernel  string        `json:"kernel"`
+	Tier    abi.EventTier `json:"tier"`
+	Started uint64        `json:"started"`
+	Ended   uint64        `json:"ended"`
+	Dropped uint64        `json:"dropped"` // rings that found no free entry
+	Stray   uint64        `json:"stray"`   // rings while no kernel had the number, before this one
 	// Resident reports whether the GPU polls the kernel's doorbell, or will in its context's turn.
 	Resident bool `json:"resident"`
 	// P50 and P99 are quantiles of the time from a ring, as the GPU found it, to the event's end.

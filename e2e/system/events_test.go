@@ -205,7 +205,7 @@ func TestEvents(t *testing.T) {
 			return fmt.Errorf("%+v, %v", all, err)
 		}
 		for _, k := range all {
-			if k.VM != "guest" || k.Kernel != "udp_ping" || k.Tier != api.TierEngine || k.Events == 0 || k.Dropped != 0 || k.P50Seconds <= 0 || k.P99Seconds < k.P50Seconds {
+			if k.VM != "guest" || k.Kernel != "udp_ping" || k.Tier != "engine" || k.Events == 0 || k.Dropped != 0 || k.P50Seconds <= 0 || k.P99Seconds < k.P50Seconds {
 				return fmt.Errorf("%+v", k)
 			}
 		}

@@ -69,6 +69,17 @@ type eventRow struct {
 	ended      atomic.Uint64 // of those
 }
 
+// tier says what launches the kernel's events.
+func (r *eventRow) tier() abi.EventTier {
+	switch {
+	case r.d == nil:
+		return abi.EventHost
+	case r.k.Grid.Count() == 1 && r.k.Block.Count() <= 32:
+		return abi.EventWarp
+	}
+	return abi.EventBlocks
+}
+
 // flight is an event that the host has launched.
 type flight struct {
 	entry int
@@ -276,7 +287,7 @@ func (c *Context) EventKernelCounts() (list []gpu.EventKernelCounts, err error) 
 		}
 		e.mu.Lock()
 		s := r.queue.State()
-		n := gpu.EventKernelCounts{Number: i, Kernel: r.f.attrs.Name, Stray: e.stray[i]}
+		n := gpu.EventKernelCounts{Number: i, Kernel: r.f.attrs.Name, Tier: r.tier(), Stray: e.stray[i]}
 		if r.d != nil && r.d.launched.Load() {
 			s = r.d.control.State(r.was)
 			n.Resident = r.d.control.Resident()

@@ -14,7 +14,8 @@ type EventKernel struct {
 	Context int    `json:"context"`
 	GPU     string `json:"gpu"`
 	Kernel  string `json:"kernel"`
-	// Tier says what launches its events: "engine" is a GPU in software.
+	// Tier says what launches its events: the "engine" of a GPU in software; on an NVIDIA GPU a resident
+	// "warp" or resident "blocks", or the "host", when it is kicked.
 	Tier string `json:"tier"`
 	// Resident reports whether the GPU polls its doorbell; else it is parked.
 	Resident bool   `json:"resident"`
@@ -25,9 +26,6 @@ type EventKernel struct {
 	P50Seconds float64 `json:"p50_seconds"`
 	P99Seconds float64 `json:"p99_seconds"`
 }
-
-// TierEngine is the tier of a GPU in software.
-const TierEngine = "engine"
 
 // Name names the event kernel among the host's: "VM/NUMBER".
 func (k *EventKernel) Name() string { return fmt.Sprintf("%s/%d", k.VM, k.Number) }

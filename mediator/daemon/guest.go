@@ -294,7 +294,7 @@ func (g *guest) eventKernels() (list []api.EventKernel, ended, dropped, stray ui
 	all, sums := g.page.EventKernels()
 	for _, k := range all {
 		list = append(list, api.EventKernel{
-			VM: g.spec.Name, Domain: g.domain.Name, Number: k.Number, Context: k.Context, GPU: g.spec.GPU.Name, Kernel: k.Name, Tier: api.TierEngine,
+			VM: g.spec.Name, Domain: g.domain.Name, Number: k.Number, Context: k.Context, GPU: g.spec.GPU.Name, Kernel: k.Name, Tier: k.Tier.String(),
 			Resident: k.Resident, Events: k.Ended, Dropped: k.Dropped, Stray: k.Stray, P50Seconds: k.P50.Seconds(), P99Seconds: k.P99.Seconds(),
 		})
 	}

@@ -40,7 +40,7 @@ type eventKernels struct {
 	watch sync.WaitGroup
 }
 
-// eventPresence says whether event kernels are on the GPU.
+// eventPresence is the time that event kernels have been on the GPU, if they are.
 type eventPresence struct {
 	on    bool          // some are, or are about to be
 	since time.Duration // since when on the GPU's clock, as far as it was not told; 0: nothing is there
@@ -189,7 +189,7 @@ func (x *Executor) showEvents(list []gpu.EventKernelCounts) {
 	for _, k := range list {
 		if x.slot.EventNumbers()&(1<<k.Number) != 0 {
 			x.o.Page.SetEventKernel(ipc.EventKernel{
-				Number: k.Number, Context: x.o.Slot, Name: k.Kernel, Resident: k.Resident,
+				Number: k.Number, Context: x.o.Slot, Name: k.Kernel, Tier: k.Tier, Resident: k.Resident,
 				Ended: k.Ended, Dropped: k.Dropped, Stray: k.Stray, P50: k.P50, P99: k.P99,
 			})
 		}

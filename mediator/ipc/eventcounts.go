@@ -36,7 +36,8 @@ type eventLayout struct {
 	dropped  atomic.Uint64
 	stray    atomic.Uint64
 	p50, p99 atomic.Int64
-	_        [lineBytes - 48]byte
+	tier     atomic.Uint32 // abi.EventTier; 0 with executors of older versions, which have no other
+	_        [lineBytes - 52]byte
 	name     [eventNameBytes / 8]atomic.Uint64
 }
 
@@ -44,6 +45,7 @@ type eventLayout struct {
 type EventKernel struct {
 	Number, Context       int
 	Name                  string
+	Tier                  abi.EventTier
 	Resident              bool
 	Ended, Dropped, Stray uint64
 	P50, P99              time.Duration
@@ -79,6 +81,7 @@ func (p *ControlPage) SetEventKernel(k EventKernel) {
 	}
 	l.p50.Store(int64(k.P50))
 	l.p99.Store(int64(k.P99))
+	l.tier.Store(uint32(k.Tier))
 	storeBool(&l.resident, k.Resident)
 	l.context.Store(uint32(k.Context) + 1)
 }
@@ -109,7 +112,7 @@ func (p *ControlPage) EventKernels() (all []EventKernel, sums EventSums) {
 			binary.LittleEndian.PutUint64(name[8*i:], l.name[i].Load())
 		}
 		all = append(all, EventKernel{
-			Number: n, Context: int(c) - 1, Name: printable(name[:]), Resident: l.resident.Load() != 0,
+			Number: n, Context: int(c) - 1, Name: printable(name[:]), Tier: abi.EventTier(l.tier.Load()), Resident: l.resident.Load() != 0,
 			Ended: count(&l.ended), Dropped: count(&l.dropped), Stray: count(&l.stray), P50: timeIn(&l.p50), P99: timeIn(&l.p99),
 		})
 	}

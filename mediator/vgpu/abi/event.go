@@ -94,6 +94,22 @@ var eventFlagNames = []string{"free", "busy", "done"}
 // String returns the flag's name.
 func (f EventFlag) String() string { return nameOf(uint32(f), eventFlagNames, "flag") }
 
+// EventTier is what launches a kernel's events.
+type EventTier uint8
+
+// The tiers.
+const (
+	EventEngine EventTier = iota // the GPU's own engine
+	EventWarp                    // a resident warp, which polls and calls the kernel
+	EventBlocks                  // resident blocks, one of which polls
+	EventHost                    // the host, when it is kicked
+)
+
+var eventTierNames = []string{"engine", "warp", "blocks", "host"}
+
+// String returns the tier's name.
+func (t EventTier) String() string { return nameOf(uint32(t), eventTierNames, "tier") }
+
 // eventEntryAlign is the alignment of a queue's entries.
 const eventEntryAlign = 16
 
