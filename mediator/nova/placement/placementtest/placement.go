@@ -1,7 +1,7 @@
 // Package placementtest is a Placement in memory, with a Keystone before it, for tests. It keeps to
 // the rules of the real API that matter here: generations, unique names and UUIDs, trees, classes
-// and traits that must be known, providers in use. They are from Placement's handlers (13.0), not
-// from recorded answers; e2e/nova runs against the real one.
+// and traits that must be known, providers in use. Package placement's tests compare it with what a
+// real Placement (13.0) answered to the same requests, which e2e/nova records.
 package placementtest
 
 import (
