@@ -229,7 +229,7 @@ const worst = 5.0
 
 // score: systemd-analyze rates the units "OK" or better.
 func (m *machine) score(t *testing.T) {
-	for _, unit := range []string{"vgpud.service", "vgpud-softgpu@gpu0.service"} {
+	for _, unit := range []string{"vgpud.service", "vgpud-softgpu@gpu0.service", "vgpu-placement.service"} {
 		out := m.run(t, "systemd-analyze security --no-pager "+unit)
 		found := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+) (\S+)`).FindStringSubmatch(out)
 		if found == nil {
