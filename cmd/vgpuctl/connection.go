@@ -139,11 +139,18 @@ func (n *connection) remote() (*remote, error) {
 			return nil, nil
 		}
 	}
+	return n.named(&config, name, from)
+}
+
+// named returns a host by its name in the configuration, or its address. from says where the name is
+// from.
+func (n *connection) named(config *clientConfig, name, from string) (*remote, error) {
 	r := remote{files: config.files()}
 	if h, ok := config.Hosts[name]; ok {
 		r.files = h.over(r.files)
 		name, from = h.Address, config.path+": hosts: "+name+": address"
 	}
+	var err error
 	if r.address, err = parseHost(name); err != nil {
 		if near, ok := nearest.Name(name, slices.Sorted(maps.Keys(config.Hosts))); ok {
 			err = fmt.Errorf("%w; %s has %s", err, config.path, near)
@@ -155,6 +162,27 @@ func (n *connection) remote() (*remote, error) {
 		CA: n.file("ca", n.files.CA, caVariable, r.files.CA),
 	}
 	return &r, nil
+}
+
+// fleet returns the hosts with these names, or all of the configuration.
+func (n *connection) fleet(names []string) (map[string]*remote, error) {
+	config, err := readClientConfig()
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		names = slices.Sorted(maps.Keys(config.Hosts))
+	}
+	if len(names) == 0 {
+		return nil, cli.Usagef("no hosts: name them under `hosts` in %s, or with --hosts", config.path)
+	}
+	all := make(map[string]*remote, len(names))
+	for _, name := range names {
+		if all[name], err = n.named(&config, name, "--hosts"); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // file returns a file by its flag, else by its environment variable, else as configured.

@@ -52,7 +52,7 @@ TLS and by a certificate of yours. ` + clientConfigHelp,
 	}
 	o.add(root)
 	root.AddCommand(newGet(&o), newSet(&o), newDescribe(&o), newCreate(&o), newDelete(&o), newDefine(&o), newUndefine(&o), newAttach(&o), newDetach(&o),
-		newCordon(&o), newUncordon(&o), newDrain(&o), newTop(&o), newCard(&o), newEvents(&o), newUsage(&o), newPTX(), newDoctor(&o), newCheckConfig(), newVersion(&o), cli.NewMan(root, "1"))
+		newCordon(&o), newUncordon(&o), newDrain(&o), newTop(&o), newCard(&o), newEvents(&o), newUsage(&o), newFleet(&o), newPTX(), newDoctor(&o), newCheckConfig(), newVersion(&o), cli.NewMan(root, "1"))
 	return root
 }
 

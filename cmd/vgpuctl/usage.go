@@ -64,6 +64,17 @@ each day or hour.`,
 		},
 	}
 	f.Flags(c)
+	usageFlags(c, &q)
+	flags := c.Flags()
+	flags.Float64Var(&q.GPUHourPrice, "gpu-hour-price", 0, "for -o opencost: what an hour of compute time costs")
+	flags.StringVar(&q.Currency, "currency", "", "for -o opencost: the price's currency (USD)")
+	flags.StringVar(&q.Resolution, "resolution", "", "for -o opencost: day or hour (day)")
+	cli.CompleteFlag(c, "resolution", "day", "hour")
+	return c
+}
+
+// usageFlags adds the flags that say which usage is asked for.
+func usageFlags(c *cobra.Command, q *api.UsageQuery) {
 	flags := c.Flags()
 	flags.StringVar(&q.From, "from", "30d", "the `time` from which on usage counts")
 	flags.StringVar(&q.To, "to", "now", "the `time` before which usage counts")
@@ -73,12 +84,7 @@ each day or hour.`,
 	flags.StringVar(&q.Owner, "owner", "", "only this owner's guests")
 	flags.StringVar(&q.Project, "project", "", "only this project's guests")
 	flags.StringVar(&q.GPU, "gpu", "", "only this GPU")
-	flags.Float64Var(&q.GPUHourPrice, "gpu-hour-price", 0, "for -o opencost: what an hour of compute time costs")
-	flags.StringVar(&q.Currency, "currency", "", "for -o opencost: the price's currency (USD)")
-	flags.StringVar(&q.Resolution, "resolution", "", "for -o opencost: day or hour (day)")
 	cli.CompleteFlag(c, "by", "vm", "domain", "owner", "project", "gpu", "day")
-	cli.CompleteFlag(c, "resolution", "day", "hour")
-	return c
 }
 
 // usageKey is a column that says what a row stands for. Wide ones are for CSV alone.
@@ -143,10 +149,13 @@ func printUsage(w io.Writer, f *output.Format, u *api.Usage) error {
 	if done, err := f.Encode(w, u); done {
 		return err
 	}
+	keys, ok := usageKeys[u.By]
+	if !ok {
+		return fmt.Errorf("the answer's rows stand for %.40q, which this version does not know: use that of the daemon's host", u.By)
+	}
 	if f.Kind == "csv" {
 		return printUsageCSV(w, f, u)
 	}
-	keys := usageKeys[u.By]
 	var heads []string
 	for _, k := range keys {
 		if !k.wide {

@@ -67,7 +67,7 @@ func offer(g *api.GPU, vms []api.VM, keep Keep) Offer {
 		if v.GPU != g.Name || v.Engine == EngineNova || v.Lost != "" {
 			continue
 		}
-		o.Share.Reserved = addUpTo(Shares, o.Share.Reserved, shareOf(v))
+		o.Share.Reserved = addUpTo(Shares, o.Share.Reserved, ShareOf(v))
 		if memory := memoryOf(v, o.Memory.Total); v.Float {
 			floating = addUpTo(o.Memory.Total, floating, memory)
 		} else {
@@ -102,10 +102,10 @@ func closed(g *api.GPU) string {
 	return ""
 }
 
-// shareOf returns what a guest that Nova did not place takes of a GPU's shares. Guests of Nova have
-// their shares as weights, so another's weight takes as many; a cap bounds that, and a guarantee
-// is given in any case.
-func shareOf(v *api.VM) int {
+// ShareOf returns what a guest takes of a GPU's shares. Guests of Nova have their shares as weights, as
+// guarantees, or both, so another's weight takes as many; a cap bounds that, and a guarantee is given
+// in any case.
+func ShareOf(v *api.VM) int {
 	share := percent(v.Weight / Shares)
 	if v.Cap > 0 {
 		share = min(share, percent(v.Cap))
@@ -116,7 +116,7 @@ func shareOf(v *api.VM) int {
 // Covers reports whether a guest as it is takes at least what it takes as it is to be.
 func Covers(is, willBe *api.VM) bool {
 	const all = maxAmount // a guest without a limit takes everything
-	return is.GPU == willBe.GPU && shareOf(is) >= shareOf(willBe) && memoryOf(is, all) >= memoryOf(willBe, all)
+	return is.GPU == willBe.GPU && ShareOf(is) >= ShareOf(willBe) && memoryOf(is, all) >= memoryOf(willBe, all)
 }
 
 // percent returns the hundredths that a part takes up, at most [Shares].
