@@ -54,6 +54,8 @@ func (h *hook) gpus(ctx context.Context) (names []string, err error) {
 	return names, err
 }
 
+var errSavedInstance = errors.New("an instance with a virtual GPU can't go on from a saved state, since its state on the GPU was not saved: boot it (openstack server reboot --hard)")
+
 // migrateInstance refuses to move an instance with a virtual GPU while it runs. libvirt asks on the
 // host to which it would move, which may have no GPU and no daemon.
 func (h *hook) migrateInstance(ctx context.Context, v *domain.Instance) error {
@@ -68,7 +70,7 @@ func (h *hook) restoreInstance(ctx context.Context, v *domain.Instance) error {
 	return h.lookup(func(l *instance.Lookup) error {
 		grants, err := l.Grants(ctx, v)
 		if err == nil && len(grants) > 0 {
-			err = errSaved
+			err = errSavedInstance
 		}
 		return err
 	})
@@ -88,7 +90,7 @@ func (h *hook) prepareInstance(ctx context.Context, v *domain.Instance) error {
 		return h.withoutGPU(ctx, v)
 	}
 	if h.saved(v.Name) {
-		return errSaved
+		return errSavedInstance
 	}
 	if dir := filepath.Dir(v.Emulator); dir != h.config.Nova.EmulatorDir {
 		return fmt.Errorf("libvirt would start it with %q, which adds no virtual GPU: want vgpu-qemu in %s, where libvirt finds it first, and libvirt's daemon restarted since (docs/nova.md); emulator_dir of the section nova in %s names another directory", v.Emulator, h.config.Nova.EmulatorDir, defaultConfig)

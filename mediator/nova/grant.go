@@ -44,12 +44,17 @@ func (a Allocation) Ours() bool {
 // Grants returns what an allocation grants of this host's GPUs, by GPU; none if it does not name
 // resources of vgpud's. Amounts that no flavor can ask for, or of a provider that is not one of these
 // GPUs', are an error that wraps [ErrNotGranted].
+//
+// An instance that is evacuated has an allocation on two hosts: Nova adds what it has here to what it
+// had on the host that died, and takes the latter back when that host returns. What it has of the
+// other host's GPUs is passed over then.
 func Grants(a Allocation, node string, gpus []string) ([]Grant, error) {
 	known := make(map[string]string, len(gpus))
 	for _, gpu := range gpus {
 		known[ProviderUUID(node, gpu)] = gpu
 	}
 	var grants []Grant
+	var foreign string
 	for _, id := range slices.Sorted(maps.Keys(a)) {
 		amounts := a[id]
 		if !(Allocation{id: amounts}).Ours() {
@@ -57,7 +62,8 @@ func Grants(a Allocation, node string, gpus []string) ([]Grant, error) {
 		}
 		gpu, ok := known[id]
 		if !ok {
-			return nil, refuse("Placement's allocation names the resource provider %.50q, which is none of this host's GPUs (compute node %s): has the GPU been taken out of vgpud's configuration, or does vgpu-placement use another compute node?", id, node)
+			foreign = id
+			continue
 		}
 		g, err := grant(gpu, amounts)
 		if err != nil {
@@ -65,11 +71,26 @@ func Grants(a Allocation, node string, gpus []string) ([]Grant, error) {
 		}
 		grants = append(grants, g)
 	}
+	if foreign != "" && (len(grants) == 0 || !evacuated(a, node)) {
+		return nil, refuse("Placement's allocation names the resource provider %.50q, which is none of this host's GPUs (compute node %s): has the GPU been taken out of vgpud's configuration, or does vgpu-placement use another compute node?", foreign, node)
+	}
 	if len(grants) > MaxGrants {
 		return nil, refuse("its flavor asks for %d GPUs, of at most %d", len(grants), MaxGrants)
 	}
 	slices.SortFunc(grants, func(a, b Grant) int { return cmp.Compare(a.GPU, b.GPU) })
 	return grants, nil
+}
+
+// evacuated reports whether an allocation is of two hosts: of this compute node, and of another
+// provider that is no GPU.
+func evacuated(a Allocation, node string) bool {
+	others := 0
+	for id, amounts := range a {
+		if id != node && !(Allocation{id: amounts}).Ours() {
+			others++
+		}
+	}
+	return len(a[node]) > 0 && others > 0
 }
 
 func grant(gpu string, amounts map[string]int) (Grant, error) {

@@ -168,6 +168,8 @@ func TestPlanKeepsOperatorsOwn(t *testing.T) {
 
 func TestGrants(t *testing.T) {
 	gpu0, gpu1 := ProviderUUID(node, "gpu0"), ProviderUUID(node, "gpu1")
+	other := "1c8bd1e8-7a4b-4a45-9d3b-4f4a1d2b3c4d"
+	otherGPU := ProviderUUID(other, "gpu0")
 	nova := map[string]int{"VCPU": 1, "MEMORY_MB": 512}
 	for name, test := range map[string]struct {
 		a    Allocation
@@ -178,6 +180,10 @@ func TestGrants(t *testing.T) {
 		"nothing":  {a: Allocation{}},
 		"one":      {a: Allocation{node: nova, gpu0: {ClassShare: 60, ClassMemory: 2048}}, want: []Grant{{"gpu0", 60, 2048}}},
 		"two GPUs": {a: Allocation{gpu1: {ClassShare: 1, ClassMemory: 1}, gpu0: {ClassShare: 100, ClassMemory: 3}}, want: []Grant{{"gpu0", 100, 3}, {"gpu1", 1, 1}}},
+
+		"evacuated":           {a: Allocation{node: nova, gpu0: {ClassShare: 60, ClassMemory: 2048}, other: nova, otherGPU: {ClassShare: 60, ClassMemory: 2048}}, want: []Grant{{"gpu0", 60, 2048}}},
+		"evacuated elsewhere": {a: Allocation{node: nova, other: nova, otherGPU: {ClassShare: 60, ClassMemory: 2048}}, err: "none of this host's GPUs"},
+		"one of two is gone":  {a: Allocation{node: nova, gpu0: {ClassShare: 60, ClassMemory: 2048}, otherGPU: {ClassShare: 60, ClassMemory: 2048}}, err: "none of this host's GPUs"},
 
 		"another host's":       {a: Allocation{ProviderUUID(gpu0, "gpu0"): {ClassShare: 60, ClassMemory: 2048}}, err: "none of this host's GPUs"},
 		"on the compute node":  {a: Allocation{node: {ClassShare: 60, ClassMemory: 2048}}, err: "none of this host's GPUs"},
