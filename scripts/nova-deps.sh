@@ -40,7 +40,8 @@ furnish() {
 		"$root"/var/lib/libvirt/{qemu,images,boot} "$root"/var/lib/{nova/instances,glance/images,rabbitmq,mysql} \
 		"$root"/var/log/{nova,keystone,placement,glance,rabbitmq} "$root"/etc/libvirt/hooks/qemu.d
 	chmod 1777 "$root/tmp"
-	ln -sfn /run "$root/var/run"
+	rm -rf "$root/var/run"
+	ln -s /run "$root/var/run"
 	ln -sf mawk "$root/usr/bin/awk"
 	for name in passwd group; do
 		cp "$root/usr/share/base-passwd/$name.master" "$root/etc/$name"

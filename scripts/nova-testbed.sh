@@ -3,9 +3,10 @@
 # MariaDB from Debian's packages, in namespaces of their own. What it needs is fetched once
 # (scripts/nova-deps.sh); nothing is installed, no port of this machine is taken. It takes root.
 #
-#   nova-testbed.sh start [--fakes N] [--hosts N]
+#   nova-testbed.sh start [--fakes N] [--hosts N] [--programs DIRECTORY]
 #                  N computes without VMs (default: 2), and N with libvirt, QEMU, vgpud and
-#                  two soft GPUs each (default: 0); returns when Nova knows them all
+#                  two soft GPUs each (default: 0), with our programs in bin or that
+#                  DIRECTORY; returns when Nova knows them all
 #   nova-testbed.sh status           what answers, and which computes there are
 #   nova-testbed.sh logs [SERVICE]   what a service has printed; without one, which there are
 #   nova-testbed.sh run COMMAND...   runs a command of this machine in the test bed's network
@@ -28,7 +29,7 @@ deps=${VGPUD_NOVA_DEPS:-${XDG_CACHE_HOME:-${HOME:?neither VGPUD_NOVA_DEPS nor HO
 bed=${VGPUD_NOVA_BED:-$deps/bed}
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 2,24p' "$0" >&2
+	sed -n 's/^# \{0,1\}//; 2,25p' "$0" >&2
 	exit 2
 }
 
@@ -42,23 +43,25 @@ running() {
 }
 
 start() {
-	local fakes=2 hosts=0 outer began=$SECONDS
+	local fakes=2 hosts=0 programs=$PWD/bin outer began=$SECONDS
 	while [ $# -gt 0 ]; do
 		case $1 in
 		--fakes) fakes=${2:?--fakes: want a number} ;;
 		--hosts) hosts=${2:?--hosts: want a number} ;;
+		--programs) programs=$(cd "${2:?--programs: want a directory}" && pwd) ;;
 		*) usage ;;
 		esac
 		shift 2
 	done
 	[ "$(id -u)" = 0 ] || die "the test bed has namespaces and root directories of its own: it takes root"
 	! running >/dev/null || die "it runs already: \`$0 stop\` first"
+	[ "$hosts" = 0 ] || [ -x "$programs/vgpu-qemu" ] || die "no vgpu-qemu in $programs: \`make build\` makes it"
 	scripts/nova-deps.sh
 	remove
 	mkdir -p "$bed/log"
 	# With --kill-child all ends if somebody kills unshare.
 	DEPS=$deps setsid unshare --mount --pid --net --uts --ipc --fork --kill-child --mount-proc \
-		scripts/nova/first.sh "$bed" "$fakes" "$hosts" >"$bed/log/first" 2>&1 </dev/null &
+		scripts/nova/first.sh "$bed" "$fakes" "$hosts" "$programs" >"$bed/log/first" 2>&1 </dev/null &
 	outer=$!
 	until [ -e "$bed/ready" ]; do
 		kill -0 "$outer" 2>/dev/null || {
@@ -81,7 +84,15 @@ stop() {
 }
 
 # remove removes what an earlier run wrote.
-remove() { rm -rf --one-file-system "$bed"; }
+remove() {
+	# The namespaces' mounts go a moment after their last process.
+	local i
+	for ((i = 0; i < 100; i++)); do
+		rm -rf --one-file-system "$bed" 2>/dev/null && return
+		sleep 0.1
+	done
+	rm -rf --one-file-system "$bed"
+}
 
 # enter runs a command in the test bed's namespaces, with the options of nsenter before --.
 enter() {

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/e2e/host"
 )
 
 var (
@@ -58,7 +60,15 @@ func startBed(tb testing.TB, fakes, hosts int) *bed {
 			tb.Error(err)
 		}
 	})
-	start := b.command("start", "--fakes", strconv.Itoa(fakes), "--hosts", strconv.Itoa(hosts))
+	args := []string{"start", "--fakes", strconv.Itoa(fakes), "--hosts", strconv.Itoa(hosts)}
+	if hosts > 0 {
+		bin, err := host.Programs("vgpu-hook", "vgpu-libvirt", "vgpu-qemu", "vgpu-placement")
+		if err != nil {
+			tb.Fatal(err)
+		}
+		args = append(args, "--programs", bin)
+	}
+	start := b.command(args...)
 	start.Stderr = os.Stderr
 	if err := start.Run(); err != nil {
 		tb.Fatalf("start the test bed: %v", err)

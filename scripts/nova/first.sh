@@ -2,14 +2,14 @@
 # The first process of the test bed's namespaces: it starts the services, reaps what they
 # leave behind, and all of them end with it. scripts/nova-testbed.sh runs it:
 #
-#   first.sh STATE FAKES HOSTS
+#   first.sh STATE FAKES HOSTS PROGRAMS
 #
 # STATE is the directory of this test bed, FAKES the number of computes without VMs, HOSTS
-# that of computes with libvirt and QEMU. STATE/ready appears when all of them are known to
+# that of computes with libvirt and QEMU, PROGRAMS the directory of our programs. STATE/ready appears when all of them are known to
 # Nova. Each service's output is STATE/log/SERVICE.
 set -eEuo pipefail
 cd "$(dirname "$0")/../.."
-state=$1 fakes=$2 hosts=$3
+state=$1 fakes=$2 hosts=$3 programs=$4
 root=$state/root
 deps=${DEPS:?}
 
@@ -18,6 +18,7 @@ trap 'echo "line $LINENO: $BASH_COMMAND: exit status $?" >&2' ERR
 trap 'exit 0' TERM INT
 
 . scripts/nova/configure.sh
+. scripts/nova/host.sh
 
 # layer mounts at $2 the unpacked packages below a layer of its own, $1.
 layer() {
@@ -27,15 +28,17 @@ layer() {
 	# Without its submounts, which are the host's control groups.
 	mount --bind /sys "$2/sys"
 	mount --rbind /dev "$2/dev"
-	mount -t tmpfs tmpfs "$2/run"
+	mount -t tmpfs -o mode=755 tmpfs "$2/run"
 	mkdir -p "$2/run"/{nova,libvirt,vgpud,lock}
 	mount --bind "$state/srv" "$2/srv"
 }
 
-# inside runs a program under the root directory.
+# inside runs a program under the root directory, or under $at, as a machine of the name $as.
 inside() {
-	env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
-		${environment:-} chroot "${at:-$root}" "$@"
+	local name=()
+	[ -z "${as:-}" ] || name=(name_then "$as")
+	"${name[@]}" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
+		chroot "${at:-$root}" "$@"
 }
 
 # service starts a program that keeps running, $1.

@@ -1,0 +1,178 @@
+package nova
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/mediator/api"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := host.Cleanup(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// TestInstances takes instances with a virtual GPU, on two hosts with libvirt, QEMU, vgpud and
+// vgpu-placement, through their life.
+func TestInstances(t *testing.T) {
+	b := startBed(t, 0, 2)
+	admin := newClient(b, "admin", "admin")
+	until(t, "four GPUs in Placement", func() error {
+		if n := len(addedTo(t, admin, "host1")) + len(addedTo(t, admin, "host2")); n != 4 {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+	disk := image(t, admin, "empty", make([]byte, 1<<20), map[string]string{"hw_machine_type": "q35"})
+	quarter, most := flavor(t, admin, 25, 256), flavor(t, admin, 60, 512)
+	var gpus []string // HOST/GPU
+	var instances []server
+	for i := range 4 {
+		s := boot(t, admin, fmt.Sprintf("most%d", i), most, disk)
+		active(t, s)
+		vm := onlyVM(t, b, s)
+		if vm.Weight != 60 || vm.Guarantee != 0.6 || vm.MemoryLimitBytes != 512<<20 || !vm.Attached {
+			t.Errorf("instance %s has the virtual GPU %+v, want 60 of 100, 512 MiB and QEMU attached", s.ID, vm)
+		}
+		gpus = append(gpus, s.Host+"/"+vm.GPU)
+		instances = append(instances, s)
+		// Placement named this GPU.
+		if a := allocated(t, admin, s.ID); a[providerUUID(nodeOf(t, admin, s.Host).UUID, vm.GPU)][share] != 60 {
+			t.Errorf("instance %s is on %s, and was given %v", s.ID, vm.GPU, a)
+		}
+	}
+	slices.Sort(gpus)
+	if want := []string{"host1/gpu0", "host1/gpu1", "host2/gpu0", "host2/gpu1"}; !slices.Equal(gpus, want) {
+		t.Errorf("four instances of 60 shares are on %v, want %v", gpus, want)
+	}
+	fifth := boot(t, admin, "fifth", most, disk)
+	noHost(t, fifth)
+	remove(t, admin, fifth.ID)
+
+	// Through its life an instance has a virtual GPU while it runs, and its allocation throughout.
+	s := instances[0]
+	for _, step := range []struct {
+		action string
+		body   any
+		state  string
+	}{
+		{"reboot", map[string]string{"type": "HARD"}, "ACTIVE"},
+		{"os-stop", nil, "SHUTOFF"},
+		{"os-start", nil, "ACTIVE"},
+		{"rebuild", map[string]string{"imageRef": disk}, "ACTIVE"},
+	} {
+		before := vms(t, b, s.Host)
+		act(t, admin, s.ID, step.action, step.body)
+		until(t, step.action+" of instance "+s.ID, func() error {
+			if got := settle(t, admin, s.ID); got.Status != step.state {
+				return fmt.Errorf("it is %s", got.Status)
+			}
+			of := vmsOf(t, b, s)
+			switch {
+			case step.state == "SHUTOFF" && len(of) > 0:
+				return errors.New("its virtual GPU is there still")
+			case step.state == "ACTIVE" && (len(of) != 1 || !of[0].Attached):
+				return fmt.Errorf("its virtual GPUs are %+v", of)
+			case step.state == "ACTIVE" && slices.ContainsFunc(before, func(v api.VM) bool { return v.PID == of[0].PID }):
+				return errors.New("its virtual GPU is the one from before")
+			}
+			return nil
+		})
+		if a := allocated(t, admin, s.ID); len(a) != 2 {
+			t.Errorf("after %s, instance %s has %v", step.action, s.ID, a)
+		}
+	}
+
+	// A GPU that is cordoned is given nothing new, and what runs on it stays.
+	on := onlyVM(t, b, s).GPU
+	b.on(s.Host, "/opt/vgpud/vgpuctl", "cordon", "gpu", on)
+	until(t, "all of its shares reserved", func() error {
+		var now inventories
+		admin.must(http.MethodGet, placementURL+"/resource_providers/"+providerUUID(nodeOf(t, admin, s.Host).UUID, on)+"/inventories", nil, &now)
+		if i := now.Inventories[share]; i.Reserved != i.Total {
+			return fmt.Errorf("%d of %d are reserved", i.Reserved, i.Total)
+		}
+		return nil
+	})
+	for i := range 3 {
+		q := boot(t, admin, fmt.Sprintf("quarter%d", i), quarter, disk)
+		active(t, q)
+		if vm := onlyVM(t, b, q); q.Host == s.Host && vm.GPU == on {
+			t.Errorf("instance %s came to %s of %s, which is cordoned", q.ID, on, q.Host)
+		}
+		instances = append(instances, q)
+	}
+	noHost(t, boot(t, admin, "none", quarter, disk))
+	onlyVM(t, b, s)
+
+	// In the end nothing is left.
+	for _, s := range instances {
+		remove(t, admin, s.ID)
+		if a := allocated(t, admin, s.ID); len(a) > 0 {
+			t.Errorf("instance %s is gone, and its allocation is not: %v", s.ID, a)
+		}
+	}
+	for _, host := range []string{"host1", "host2"} {
+		if left := vms(t, b, host); len(left) > 0 {
+			t.Errorf("%s has virtual GPUs of no instance: %+v", host, left)
+		}
+		if left := b.on(host, "find", "/run/vgpud/domains", "-mindepth", "1"); left != "" {
+			t.Errorf("%s has %s", host, left)
+		}
+	}
+}
+
+// on runs a command on a host and returns its output.
+func (b *bed) on(host string, args ...string) string {
+	b.tb.Helper()
+	var stderr strings.Builder
+	cmd := b.command(append([]string{"on", host}, args...)...)
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		b.tb.Fatalf("%q on %s: %v: %s", args, host, err, stderr.String())
+	}
+	return string(out)
+}
+
+// act asks for an action on an instance.
+func act(tb testing.TB, c *client, id, action string, body any) {
+	tb.Helper()
+	c.must(http.MethodPost, novaURL+"/servers/"+id+"/action", map[string]any{action: body}, nil)
+}
+
+// vms returns a host's virtual GPUs.
+func vms(tb testing.TB, b *bed, host string) (all []api.VM) {
+	tb.Helper()
+	if err := json.Unmarshal([]byte(b.on(host, "/opt/vgpud/vgpuctl", "get", "vms", "-o", "json")), &all); err != nil {
+		tb.Fatal(err)
+	}
+	return all
+}
+
+// vmsOf returns an instance's virtual GPUs.
+func vmsOf(tb testing.TB, b *bed, s server) []api.VM {
+	tb.Helper()
+	return slices.DeleteFunc(vms(tb, b, s.Host), func(v api.VM) bool { return v.DomainUUID != s.ID })
+}
+
+// onlyVM returns an instance's one virtual GPU.
+func onlyVM(tb testing.TB, b *bed, s server) api.VM {
+	tb.Helper()
+	of := vmsOf(tb, b, s)
+	if len(of) != 1 {
+		tb.Fatalf("instance %s has the virtual GPUs %+v, want one", s.ID, of)
+	}
+	return of[0]
+}
