@@ -1,3 +1,9 @@
+// The program computes nothing, so it need not read the limits of its control group, which the
+// profile of a guest does not let it do.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command vgpu-qemu stands where libvirt finds QEMU, and becomes QEMU. It appends the arguments that
 // vgpu-hook wrote for the domain, so that a domain has virtual GPUs although its XML has nothing of
 // vgpud's: Nova and other engines write the XML themselves, anew at each start.
