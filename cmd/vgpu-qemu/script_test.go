@@ -22,12 +22,17 @@ func TestMain(m *testing.M) {
 // TestScripts runs the scripts in testdata, each in a root directory with a QEMU that prints its
 // arguments and its environment.
 func TestScripts(t *testing.T) {
+	deploy, err := filepath.Abs("../../deploy")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			e.Setenv(rootVariable, e.WorkDir)
 			e.Setenv("DOMAIN", "run/vgpud/domains/"+web1)
 			e.Setenv("UUID", web1)
+			e.Setenv("DEPLOY", deploy)
 			if err := os.MkdirAll(filepath.Join(e.WorkDir, "usr/bin"), 0o755); err != nil {
 				return err
 			}

@@ -10,10 +10,15 @@
 set -eu
 [ $# -gt 0 ] || set -- 25:4096 50:8192 100:16384
 for size; do
-	shares=${size%:*} mib=${size#*:}
-	case $shares$mib in
-	'' | *[!0-9]*) echo "flavors.sh: $size: want SHARES:MIB, such as 25:4096" >&2; exit 2 ;;
+	case $size in
+	*[!0-9:]* | *:*:* | :* | *:) ;;
+	*:*) continue ;;
 	esac
+	echo "flavors.sh: $size: want SHARES:MIB, such as 25:4096" >&2
+	exit 2
+done
+for size; do
+	shares=${size%:*} mib=${size#*:}
 	openstack flavor create --id "vgpu.$shares" --ram "${RAM:-4096}" --vcpus "${VCPUS:-2}" --disk "${DISK:-20}" \
 		--property "resources_GPU:CUSTOM_VGPUD_SHARE=$shares" \
 		--property "resources_GPU:CUSTOM_VGPUD_MEMORY_MIB=$mib" \
