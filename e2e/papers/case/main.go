@@ -13,7 +13,7 @@ import (
 // request is what the flags ask for.
 type request struct {
 	out, timed, checked, live, gpu, jobs, program string
-	find                                          bool
+	find, begin                                   bool
 	runs                                          int
 }
 
@@ -23,6 +23,7 @@ func main() {
 	flag.BoolVar(&q.find, "fit", false, "find the factors by which single assignment alone gives the paper's table 7")
 	flag.StringVar(&q.timed, "time", "", "directory for the times that decisions take on this machine")
 	flag.StringVar(&q.live, "live", "", "directory for what real processes on GPUs in software give")
+	flag.BoolVar(&q.begin, "begin", false, "have -live measure begin_us alone")
 	flag.IntVar(&q.runs, "runs", 5, "how often -live runs W1 in both ways")
 	flag.StringVar(&q.program, "vgpud", "", "the vgpud that -live runs; none: it is built from this tree")
 	flag.StringVar(&q.gpu, "gpu", "", "file of e2e/nvidia/run --part case, whose rows go to the directory of -out")
@@ -51,7 +52,7 @@ func (q *request) carryOut(ctx context.Context) error {
 	case q.timed != "":
 		return clock(q.timed)
 	case q.live != "":
-		return runLive(ctx, q.live, q.program, q.runs)
+		return runLive(ctx, q.live, q.program, q.runs, q.begin)
 	case q.gpu != "":
 		return takeGPU(q.out, q.gpu)
 	case q.jobs != "":
