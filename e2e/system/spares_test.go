@@ -139,14 +139,19 @@ func TestSpareMakesRoomForTasks(t *testing.T) {
 			}
 		})
 	}
-	h := newSpareHost(t)
-	h.begin(h.guest(api.VMSpec{Name: "a"}), 100*mib)
-	h.untilLent("a", h.executors("a")[0])
-	h.NewVM(api.VMSpec{Name: "plain", MemoryLimitBytes: 924 * mib})
-	h.Until("nothing to be lent", func() error {
-		if n := h.lent(); n > 0 {
-			return fmt.Errorf("%d bytes are lent", n)
-		}
-		return nil
-	})
+	// A guest without a limit may take anything.
+	for _, limit := range []uint64{924 * mib, 0} {
+		t.Run(fmt.Sprintf("plain %d", limit), func(t *testing.T) {
+			h := newSpareHost(t)
+			h.begin(h.guest(api.VMSpec{Name: "a"}), 100*mib)
+			h.untilLent("a", h.executors("a")[0])
+			h.NewVM(api.VMSpec{Name: "plain", MemoryLimitBytes: limit})
+			h.Until("nothing to be lent", func() error {
+				if n := h.lent(); n > 0 {
+					return fmt.Errorf("%d bytes are lent", n)
+				}
+				return nil
+			})
+		})
+	}
 }
