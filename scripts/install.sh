@@ -226,6 +226,14 @@ else
 	formats
 	docs vgpud install operations nova other-engines placement domain-xml gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
 		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge}
+	# What an administrator runs or copies from, on hosts of OpenStack.
+	for f in deploy/nova/*; do
+		case $f in
+		*.sh) put 0755 "$f" "$share/vgpud/nova/${f##*/}" ;;
+		*) put 0644 "$f" "$share/vgpud/nova/${f##*/}" ;;
+		esac
+	done
+	[ -z "$remove" ] || rmdir "$share/vgpud/nova" "$share/vgpud" 2>/dev/null || true
 	setting deploy/vgpud.yaml
 	setting deploy/libvirt/hook.yaml
 	setting deploy/placement.yaml
