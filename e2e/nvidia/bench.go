@@ -40,6 +40,7 @@ var parts = []part{
 	{"cuda", []string{"cuda_programs_failed", "cuda_launch_call_us", "cuda_whole_ratio"}, 180 * time.Second, false, cudaPrograms},
 	{faultsPart, nil, 70 * time.Second, false, faults},
 	{casePart, []string{"gpu_sa", "gpu_oom", "gpu_begin_us", "gpu_launch_added"}, 140 * time.Second, true, tasksOverGPUs},
+	{edgePart, []string{"launch_p50_us", "launch_p99_us", "launch32_p50_us", "launch32_p99_us", "speedup_native", "speedup_guest", "block_us", "grid_us", "idle_other", "idle_same", "shared_p50_us"}, 75 * time.Second, true, eventKernels},
 	{soakPart, []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
 }
 

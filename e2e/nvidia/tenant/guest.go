@@ -14,6 +14,7 @@ type guest struct {
 	gpu     *driver.Context
 	channel *driver.Channel
 	pending []driver.Pending
+	events  []*driver.EventKernel
 }
 
 func openGuest(ctx context.Context, s *Setup) (_ *guest, err error) {
@@ -89,7 +90,7 @@ func (g *guest) wait(ctx context.Context, line int) (d done, err error) {
 // reset replaces the context by an empty one.
 func (g *guest) reset(ctx context.Context) (err error) {
 	if err = g.gpu.Reset(ctx); err == nil {
-		g.pending = nil
+		g.pending, g.events = nil, nil
 		g.channel, err = g.gpu.NewChannel(ctx, driver.ChannelOptions{})
 	}
 	return err

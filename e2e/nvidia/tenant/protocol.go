@@ -38,6 +38,7 @@ type Request struct {
 	Forms   *int     `json:"forms,omitempty"`   // of a job's kernels; answered by Form
 	Evict   *Evict   `json:"evict,omitempty"`   // answered by Evicted
 	Sum     *int     `json:"sum,omitempty"`     // of a job; answered by Sum
+	Events  *Events  `json:"events,omitempty"`  // answered by Took
 	Free    bool     `json:"free,omitempty"`    // answered by Free; for programs of the host
 	Clear   *int     `json:"clear,omitempty"`   // clears a job's results, so that the next run must compute them again
 	Reset   bool     `json:"reset,omitempty"`   // drops everything
@@ -56,6 +57,8 @@ type Answer struct {
 	// Sum is a checksum of a scaled job's results, up to [SumBytes] of each buffer. Equal results
 	// have equal sums.
 	Sum uint64 `json:"sum,omitempty"`
+	// Took are the times of events.
+	Took []time.Duration `json:"took,omitempty"`
 	// Free is the free GPU memory in bytes.
 	Free uint64 `json:"free,omitempty"`
 }

@@ -127,6 +127,8 @@ func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 		}
 		a.Sum, err = j.sum(ctx, t.machine)
 		return a, err
+	case r.Events != nil:
+		a.Took, err = t.events(ctx, r.Events)
 	case r.Free:
 		h, ok := t.machine.(interface{ free() (uint64, error) })
 		if !ok {
