@@ -10,11 +10,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 	"vgpud/e2e/papers/goals"
 
-	results "vgpud/e2e/nvidia/report"
 	"vgpud/e2e/papers/case/live"
 	"vgpud/fairshare/place"
 	"vgpud/gpu/corpus"
@@ -215,32 +213,18 @@ func takeGPU(dir, from string) error {
 	if _, err := os.Stat(from); err != nil {
 		return err
 	}
-	f, err := results.Read(from)
+	f, err := goalSet.FromGPU(from, func(id string) float64 {
+		if id == "gpu_launch_added" { // a fraction there
+			return 100
+		}
+		return 1
+	}, liveWhys)
 	if err != nil {
 		return err
 	}
-	var rows []goals.Row
-	for _, x := range f.Rows {
-		if !strings.HasPrefix(x.ID, "gpu_") || goalSet.Of(x.ID) == nil {
-			continue
-		}
-		v := stat{x.Value, x.Spread}
-		if x.ID == "gpu_launch_added" { // a fraction there
-			v = scaled(v)
-		}
-		r := measured(x.ID, v, x.Runs)
-		r.Command, r.Beside, r.Why = x.Command, x.How, x.Why
-		if r.Missed() && r.Why == "" {
-			r.Why = liveWhys[r.ID]
-		}
-		rows = append(rows, r)
-	}
-	if len(rows) == 0 {
-		return fmt.Errorf("%s has no gpu_ rows", from)
-	}
 	return updateLive(dir, func(p *livePage) {
-		p.GPUs = fmt.Sprintf("%s, driver %s, %s", f.GPU, f.Driver, f.Date)
-		p.put(rows)
+		p.GPUs = f.GPU
+		p.put(f.Rows)
 	})
 }
 

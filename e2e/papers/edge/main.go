@@ -9,12 +9,20 @@ import (
 func main() {
 	out := flag.String("out", "", "directory for the report, the JSON and the drawings; none: print only")
 	checked := flag.String("check", "", "directory whose results are compared with the goals")
+	measured := flag.String("gpu", "", "file of e2e/nvidia/run --part edge, to be taken over into -out")
+	parts := flag.String("parts", "", "log of TestHardwareEventParts, for -gpu")
 	flag.Parse()
-	if flag.NArg() > 0 {
+	if flag.NArg() > 0 || (*measured != "") != (*parts != "") || *measured != "" && *out == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := carryOut(*out, *checked); err != nil {
+	err := error(nil)
+	if *measured != "" {
+		err = takeGPU(*out, *measured, *parts)
+	} else {
+		err = carryOut(*out, *checked)
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "edge:", err)
 		os.Exit(1)
 	}

@@ -31,5 +31,5 @@ that the soft GPU's compiler allots. What the table leaves open is chosen, and w
 Background grids are at least two waves of blocks, of those that only figure 11 has one; those with more blocks than were recorded repeat the recorded ones at other addresses. Dependent launches follow each other after 300 cycles. "Preemption" has our
 choice of victims where nothing else is said: nothing in flight or at a barrier first, and a victim executes at least one instruction between two preemptions. Events of figures 11 and 12 come at random
 times and end as they could begin (§VI.C); the tail is the 99th percentile; ratios are of means over pairs. In figure 13 each of the sources rings again 300 cycles after its last event has ended. CONV is the first of the two
-convolutions. Cycles are converted at 705 MHz. The launch in figure 1 is the paper's measurement and its estimate; the GPU's rows (` + "`launch_…`" + ` and after) need hardware and are not measured here.
+convolutions. Cycles are converted at 705 MHz. The launch in figure 1 is the paper's measurement and its estimate; the rows of a GPU (` + "`launch_…`" + ` and after) are in [edge-gpu.md](edge-gpu.md).
 `
