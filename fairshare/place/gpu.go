@@ -33,6 +33,9 @@ type Request struct {
 	// Shared is shared memory in bytes of a block, and Registers the registers of a thread.
 	Shared    uint64
 	Registers uint32
+	// Last is 1 more than the index of the GPU on which the guest's last task was, where it is ready for
+	// the next; 0 is none.
+	Last int
 }
 
 // counted returns the memory that counts for the guest's limit.

@@ -157,6 +157,38 @@ func TestLeastBusy(t *testing.T) {
 		Action{Kind: Begin, Task: 3, GPU: 1, Memory: gib})
 }
 
+// TestLeastBusyStays: a guest goes on where it was last, unless that GPU is lost to it, has more tasks or is
+// much busier.
+func TestLeastBusyStays(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		busy []float64
+		task int // of another guest is there already; -1: none is
+		want int
+	}{
+		{"a little busier", []float64{0, 0.2, 0}, -1, 1}, {"much busier", []float64{0.1, 0.4, 0.1}, -1, 0}, {"another task", []float64{0, 0, 0}, 1, 0},
+		{"a task elsewhere", []float64{0, 0, 0}, 0, 1},
+	} {
+		q := newQueue(t, 3, Config{Placer: LeastBusy{}})
+		must(t, q.Admit(0, 2, Guest{Weight: 1, Memory: 16 * gib}))
+		if c.task >= 0 {
+			must(t, q.Adopt(0, 1, 2, Request{Memory: gib}, c.task))
+		}
+		for i, busy := range c.busy {
+			q.GPUs()[i].Busy = busy
+		}
+		submit(t, q, 0, 2, 1, Request{Memory: gib, Last: 2})
+		t.Log(c.name)
+		wantActions(t, q, 0, Action{Kind: Begin, Task: 2, GPU: c.want, Memory: gib})
+	}
+	if i, ok := (LeastBusy{}).Place(make([]GPU, 2), Set(0).With(0), &Request{Last: 2}); !ok || i != 0 {
+		t.Errorf("its GPU may not be: %d, %v", i, ok)
+	}
+	if i, ok := (LeastBusy{}).Place(make([]GPU, 2), Set(3), &Request{Last: 9}); !ok || i != 0 {
+		t.Errorf("there is no such GPU: %d, %v", i, ok)
+	}
+}
+
 // TestBlocksAreDealtRoundRobin is algorithm 2: the first GPU on whose SMs all blocks find room.
 func TestBlocksAreDealtRoundRobin(t *testing.T) {
 	small := Spec{Memory: 16 * gib, SMs: 4, WarpsPerSM: 8, BlocksPerSM: 4}

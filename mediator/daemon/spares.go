@@ -18,6 +18,11 @@ func (s *Service) spareOf(g *guest, sp ipc.Spare) (_ tasks.Spare, ok bool) {
 	}, true
 }
 
+// makesAhead reports whether executors may make contexts ahead on a device. A context on an NVIDIA GPU
+// that has run dry stays on the engine until another is wanted, and the GPU's record of context switches
+// does not tell that from work. No context of the guest claims a spare's process, so the guest would be charged while it waits.
+func makesAhead(d *device) bool { return d.config.Kind != "nvidia" }
+
 // restoreSpares has the table know what an earlier daemon has lent the guest's spare executors.
 func (s *Service) restoreSpares(g *guest) {
 	for _, sp := range g.spares {
@@ -47,7 +52,7 @@ func (s *Service) handleSpare(g *guest, m *ipc.Message) {
 	lent := false
 	s.admission.Lock() // what guests are admitted for meanwhile is not lent
 	gpus := s.taskGPUs()
-	s.tasks.locked(func(t *tasks.Table) { lent = !g.left && t.Lend(x, gpus) })
+	s.tasks.locked(func(t *tasks.Table) { lent = !g.left && makesAhead(g.on(sp.GPU).device) && t.Lend(x, gpus) })
 	s.admission.Unlock()
 	g.answers.addLend(ipc.Lend{Number: sp.Number, Lent: lent}, !lent)
 }

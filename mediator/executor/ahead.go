@@ -82,7 +82,7 @@ func (p process) newAhead(ctx context.Context, s *ipc.Setup, bar2, pageFile *os.
 	if err = errors.Join(err, bar2.Close()); err != nil {
 		return nil, err
 	}
-	populated := func() {}
+	var populated func()
 	a.windows, populated, a.stopPopulated = windowsOf(s, a.shared, log)
 	a.options = contextOptions(s, a.page, nil, newMeter(a.page, p.clock).elapsed)
 	a.budget = &lateBudget{limit: a.options.MemoryLimit}

@@ -136,6 +136,7 @@ type guest struct {
 	Guest
 	// held are tasks that wait for the guest's own tasks, in order of asking.
 	held []*task
+	last int // 1 more than the GPU on which its last task was placed; 0: none was
 }
 
 type task struct {
@@ -309,7 +310,7 @@ func (t *Table) submit(now time.Duration, x *task) bool {
 // request returns a task's request as the queue has it.
 func (x *task) request() place.Request {
 	r := &x.req
-	return place.Request{Memory: r.Memory + x.of.Own, Own: x.of.Own, Blocks: uint64(r.Blocks), Threads: r.Threads}
+	return place.Request{Memory: r.Memory + x.of.Own, Own: x.of.Own, Blocks: uint64(r.Blocks), Threads: r.Threads, Last: x.of.last}
 }
 
 func (t *Table) add(now time.Duration, k Key, r Request) (*task, error) {
@@ -387,6 +388,7 @@ func (t *Table) Adopt(now time.Duration, k Key, first uint64, r Request, gpu int
 		t.forget(x)
 		return err
 	}
+	x.of.last = gpu + 1
 	x.placed, x.gpu, x.granted, x.waited, x.asked = true, gpu, r.Memory, waited, now-waited
 	x.first, x.left = first, left
 	return nil
@@ -456,6 +458,7 @@ func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
 		switch {
 		case x == nil:
 		case a.Kind == place.Begin:
+			x.of.last = a.GPU + 1
 			ds = append(ds, t.placeOn(now, x, a.GPU, a.Memory))
 		case a.Kind == place.Grow, a.Kind == place.Refuse && x.placed:
 			ds = append(ds, x.grown(a.Memory))

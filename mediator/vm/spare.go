@@ -287,9 +287,12 @@ func (b *executors) takeSpare(ctx context.Context, gpu int) *spare {
 		return nil // it is about to be started: runSpare ends it
 	}
 	if gpu != ofAnyGPU && sp.gpu != gpu {
-		if err := b.endOf(sp, sp.s); err != nil {
-			b.log.Debug("end the spare executor of another GPU", "err", err)
-		}
+		// It takes as long as to close a context, on a GPU that the next one has nothing to do with.
+		b.ended.Go(func() {
+			if err := b.endOf(sp, sp.s); err != nil {
+				b.log.Debug("end the spare executor of another GPU", "err", err)
+			}
+		})
 		return nil
 	}
 	return sp

@@ -135,7 +135,7 @@ func (c *Client) authenticate(ctx context.Context) (*gophercloud.ServiceClient, 
 		opts := gophercloud.EndpointOpts{Type: "placement", Region: k.Region, Availability: gophercloud.Availability(k.Interface)}
 		opts.ApplyDefaults("placement")
 		if endpoint, err = p.EndpointLocator(opts); err != nil {
-			return nil, fmt.Errorf("Keystone's catalog has no %s endpoint of Placement in region %q: want one, or `endpoint` in the configuration: %w", k.Interface, k.Region, err)
+			return nil, fmt.Errorf("the catalog of Keystone has no %s endpoint of Placement in region %q: want one, or `endpoint` in the configuration: %w", k.Interface, k.Region, err)
 		}
 	}
 	return &gophercloud.ServiceClient{ProviderClient: p, Endpoint: withSlash(endpoint)}, nil

@@ -20,7 +20,7 @@ var (
 	// ErrNotFound means that there is no such provider.
 	ErrNotFound = errors.New("no such resource provider")
 	// ErrRefused means that Placement does not accept a request.
-	ErrRefused = errors.New("Placement refuses the request")
+	ErrRefused = errors.New("the request is refused by Placement")
 	// ErrDenied means that the credential has not the rights.
 	ErrDenied = errors.New("the credential lacks the right")
 	// ErrNonsense means an answer that Placement could not have given.
