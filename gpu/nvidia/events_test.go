@@ -406,6 +406,44 @@ func TestUnregisterEventKernel(t *testing.T) {
 	}
 }
 
+// TestEventTimes: the times of events that the host launched are told once, also when their kernel is
+// gone.
+func TestEventTimes(t *testing.T) {
+	x := newEventFake(t, gpu.ContextOptions{})
+	p := alloc(t, x.c, 8)
+	l := x.register(kernelsPTX, "add", uint64(p))
+	for range 3 {
+		x.fire(l)
+		x.complete(l)
+	}
+	times := func() (n int, since time.Duration) {
+		t.Helper()
+		since, err := x.c.EventTimes(func(start, end time.Duration) {
+			if end <= start {
+				t.Errorf("from %v to %v", start, end)
+			}
+			n++
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n, since
+	}
+	x.await("the events to have ended", func() bool { return x.counts().Ended == 3 })
+	x.fire(l)
+	x.complete(l)
+	x.await("the kernel to be gone", func() bool {
+		_, err := x.c.UnregisterEventKernel(eventNumber)
+		return errors.Is(err, gpu.ErrNotFound)
+	})
+	if n, since := times(); n != 4 || since != 0 {
+		t.Errorf("%d times, since %v", n, since)
+	}
+	if n, _ := times(); n != 0 {
+		t.Errorf("%d times are told again", n)
+	}
+}
+
 // TestEventKernelFaults: an event that faults or does not end poisons the context, which names the
 // kernel, and the page says that the kernel has failed.
 func TestEventKernelFaults(t *testing.T) {

@@ -33,13 +33,6 @@ func (t *eventTimes) add(start, end time.Duration) {
 
 // EventTimes implements [gpu.EventTimes].
 func (c *Context) EventTimes(f func(start, end time.Duration)) (since time.Duration, err error) {
-	if !c.hasEvents() {
-		return 0, nil
-	}
-	now, err := c.d.Now()
-	if err != nil {
-		return 0, fmt.Errorf("times of event kernels: %w", err)
-	}
 	e := &c.events
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -47,6 +40,13 @@ func (c *Context) EventTimes(f func(start, end time.Duration)) (since time.Durat
 		f(s.start, s.end)
 	}
 	e.past = e.past[:0]
+	if !c.hasEvents() {
+		return 0, nil
+	}
+	now, err := c.d.Now()
+	if err != nil {
+		return 0, fmt.Errorf("times of event kernels: %w", err)
+	}
 	for i := range e.rows {
 		r := e.rows[i].Load()
 		if r == nil {
