@@ -105,11 +105,10 @@ func providers(v agent.Preview) (all []ability.Ability) {
 	}
 	for _, o := range v.Offers {
 		var a ability.Ability
-		if todo := pending[o.GPU]; len(todo) > 0 {
-			a = ability.Missing("provider", "Placement has something else of it: "+strings.Join(todo, ", "), "start the agent: systemctl start vgpu-placement; its log says what keeps it from that")
+		if requests := pending[o.GPU]; len(requests) > 0 {
+			a = ability.Missing("provider", "Placement has something else of it: "+strings.Join(requests, ", "), "start the agent: systemctl start vgpu-placement; its log says what keeps it from that")
 		} else {
-			_, room, _ := strings.Cut(o.String(), ": ")
-			a = ability.Available("provider", "%s", room)
+			a = ability.Available("provider", "%s", strings.TrimPrefix(o.String(), o.GPU+": "))
 		}
 		a.GPU = o.GPU
 		all = append(all, a)
@@ -165,7 +164,7 @@ func printChecks(w io.Writer, f *output.Format, all []ability.Ability) error {
 		return output.JSON(w, ability.Report{Abilities: all})
 	}
 	var rows [][]string
-	var todo strings.Builder
+	var advice strings.Builder
 	for _, a := range all {
 		state := string(a.State)
 		if a.Needed && a.State == ability.Absent {
@@ -173,15 +172,15 @@ func printChecks(w io.Writer, f *output.Format, all []ability.Ability) error {
 		}
 		rows = append(rows, []string{a.Name, output.OrDash(a.GPU), state, a.What})
 		if a.Do != "" {
-			fmt.Fprintf(&todo, "  %s: %s\n", a.Name, a.Do)
+			fmt.Fprintf(&advice, "  %s: %s\n", a.Name, a.Do)
 		}
 	}
 	if err := f.Table(w, []string{"CHECK", "GPU", "HERE", "WHAT"}, rows); err != nil {
 		return err
 	}
-	if todo.Len() == 0 {
+	if advice.Len() == 0 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\nWhat to do:\n%s", &todo)
+	_, err := fmt.Fprintf(w, "\nWhat to do:\n%s", &advice)
 	return err
 }

@@ -121,18 +121,30 @@ func providersOf(ts *testscript.TestScript, _ bool, _ []string) {
 
 // offered waits until Placement has both GPUs.
 func offered(ts *testscript.TestScript, _ bool, _ []string) {
-	limit := time.Now().Add(2 * time.Minute) // ends a failed test only
-	for time.Now().Before(limit) {
+	await(ts, func(s *placementtest.Server) bool {
 		n := 0
-		for _, p := range placementOf(ts).Providers() {
+		for _, p := range s.Providers() {
 			n += len(p.Inventories)
 		}
-		if n == 4 {
+		return n == 4
+	})
+}
+
+// await waits until something holds of Placement, which can only come to hold with a request.
+func await(ts *testscript.TestScript, holds func(s *placementtest.Server) bool) {
+	s := placementOf(ts)
+	limit := time.After(2 * time.Minute) // ends a failed test only
+	for {
+		next := s.Answered()
+		if holds(s) {
 			return
 		}
-		time.Sleep(time.Millisecond)
+		select {
+		case <-next:
+		case <-limit:
+			ts.Fatalf("Placement has %+v", s.Providers())
+		}
 	}
-	ts.Fatalf("Placement has %+v", placementOf(ts).Providers())
 }
 
 // allocate gives the instance its allocation on a GPU.
@@ -172,13 +184,9 @@ func reserve(ts *testscript.TestScript, not bool, args []string) {
 
 // room GPU SHARES waits until so many shares are not reserved.
 func room(ts *testscript.TestScript, _ bool, args []string) {
-	limit := time.Now().Add(2 * time.Minute) // ends a failed test only
-	for time.Now().Before(limit) {
-		p, _ := placementOf(ts).Provider(nova.ProviderUUID(node, args[0]))
-		if i := p.Inventories[nova.ClassShare]; fmt.Sprint(i.Total-i.Reserved) == args[1] {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	ts.Fatalf("Placement has %+v", placementOf(ts).Providers())
+	await(ts, func(s *placementtest.Server) bool {
+		p, ok := s.Provider(nova.ProviderUUID(node, args[0]))
+		i := p.Inventories[nova.ClassShare]
+		return ok && fmt.Sprint(i.Total-i.Reserved) == args[1]
+	})
 }

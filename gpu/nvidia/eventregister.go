@@ -271,6 +271,7 @@ func (r *eventRow) end() {
 		r.pending = true
 		e.table.Started(r.n, 1)
 	}
-	// It is the first call for this row, which there is.
-	_, _ = e.table.Unregister(r.n)
+	if _, err := e.table.Unregister(r.n); err != nil { // r.gone says whether it is gone
+		r.c.d.o.Log.Error("an event kernel stays registered", "kernel", r.f.attrs.Name, "err", err)
+	}
 }

@@ -280,12 +280,13 @@ func (c *Context) EventKernelCounts() (list []gpu.EventKernelCounts, err error) 
 		return nil, fmt.Errorf("context is closed: %w", gpu.ErrLost)
 	}
 	e := &c.events
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for i := range e.rows {
 		r := e.rows[i].Load()
 		if r == nil {
 			continue
 		}
-		e.mu.Lock()
 		s := r.queue.State()
 		n := gpu.EventKernelCounts{Number: i, Kernel: r.f.attrs.Name, Tier: r.tier(), Stray: e.stray[i]}
 		if r.d != nil && r.d.launched.Load() {
@@ -295,7 +296,6 @@ func (c *Context) EventKernelCounts() (list []gpu.EventKernelCounts, err error) 
 		r.takeLatencies(uint32(s.Ended))
 		n.Started, n.Ended, n.Dropped = s.Started, s.Ended, s.Dropped
 		n.P50, n.P99 = r.latency.Quantile(0.5), r.latency.Quantile(0.99)
-		e.mu.Unlock()
 		list = append(list, n)
 	}
 	return list, nil

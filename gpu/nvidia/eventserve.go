@@ -188,7 +188,10 @@ func (r *eventRow) launchPending() error {
 		if err := r.signal(); err != nil {
 			return err
 		}
-		put, _ := r.c.d.Now() // without it its time is not told
+		put, err := r.c.d.Now()
+		if err != nil {
+			put = 0 // its time is not told
+		}
 		r.flying = append(r.flying, flight{entry, r.berth.last.Load(), rung, put})
 	}
 }

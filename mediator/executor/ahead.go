@@ -94,7 +94,7 @@ func (p process) newAhead(ctx context.Context, s *ipc.Setup, bar2, pageFile *os.
 	return a, nil
 }
 
-// fits reports whether the context is what a setup asks for now, on a GPU that is still there. page is
+// fits reports whether the context is what a setup asks for, on a GPU that is still there. page is
 // the guest's, and bar2 its shared memory.
 func (a *ahead) fits(s *ipc.Setup, page *ipc.ControlPage, bar2 *os.File) bool {
 	now := contextOptions(s, page, nil, nil)

@@ -183,7 +183,7 @@ func next(h Host, o Offer, s *State, id string) (Request, bool) {
 
 // withdraw returns the next request for a provider whose GPU is not offered.
 func withdraw(p Provider, inUse, sweep bool) (Request, bool) {
-	gpu, _ := OwnGPU(p)
+	gpu, _ := OwnGPU(p) // the caller has found it to be one of ours
 	r := Request{GPU: gpu, Provider: p.UUID, Generation: p.Generation}
 	closed := maps.Clone(p.Inventories)
 	for _, class := range Classes {

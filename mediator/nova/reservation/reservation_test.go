@@ -40,7 +40,7 @@ func TestReserve(t *testing.T) {
 		{nil, false, ""},
 		{ErrSold, true, "promised"},
 		{errors.New("Placement\nanswers 503"), false, "answers 503"},
-		{errors.New(strings.Repeat("x", maxBody)), false, "xxx"},
+		{errors.New(strings.Repeat("z", maxBody)), false, "zzz"},
 	} {
 		answer = test.answer
 		err := c.Reserve(t.Context(), request)

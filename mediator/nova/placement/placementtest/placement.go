@@ -29,6 +29,7 @@ type Server struct {
 	tokens      int
 	fault       func(r *http.Request) *Fault
 	before      func(r *http.Request)
+	answered    chan struct{} // closed with the next request's answer
 }
 
 // Fault is an answer in place of Placement's.
@@ -49,7 +50,7 @@ const (
 
 // New returns a Placement without providers.
 func New() *Server {
-	return &Server{providers: make(map[string]*nova.Provider), classes: make(map[string]bool), traits: make(map[string]bool), allocations: make(map[string]map[string]map[string]int)}
+	return &Server{providers: make(map[string]*nova.Provider), classes: make(map[string]bool), traits: make(map[string]bool), allocations: make(map[string]map[string]map[string]int), answered: make(chan struct{})}
 }
 
 // SetFault has f choose what goes wrong with each request; nil for nothing.
@@ -184,6 +185,13 @@ func (s *Server) Expire() {
 	s.tokens++
 }
 
+// Answered returns a channel that is closed once the next request was carried out.
+func (s *Server) Answered() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.answered
+}
+
 // RoundTrip implements [http.RoundTripper].
 func (s *Server) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := r.Context().Err(); err != nil {
@@ -218,6 +226,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer func() {
+		close(s.answered)
+		s.answered = make(chan struct{})
+	}()
 	if !strings.HasPrefix(r.URL.Path, "/v3/") {
 		s.requests = append(s.requests, r.Method+" "+r.URL.Path)
 	}
