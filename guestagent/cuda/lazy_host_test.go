@@ -103,7 +103,20 @@ func (h *floating) callOnce(name string, args ...uint64) Result {
 
 const sevens = "\x07\x07\x07\x07\x07\x07\x07\x07"
 
-func word(p unsafe.Pointer) uint64 { return uint64(uintptr(p)) }
+// pointed is the memory whose addresses were arguments. Go's collector does not see an address that is
+// a number, and would free the memory, or move it with its stack, during the call.
+var pointed struct {
+	sync.Mutex
+	all []unsafe.Pointer
+}
+
+// word returns an address as an argument. What is there stays until the tests end.
+func word(p unsafe.Pointer) uint64 {
+	pointed.Lock()
+	defer pointed.Unlock()
+	pointed.all = append(pointed.all, p)
+	return uint64(uintptr(p))
+}
 
 // newFloating returns a program that has a context.
 func newFloating(t *testing.T, o drivertest.Options) (h *floating, x Handle) {
