@@ -49,7 +49,7 @@ type Message struct {
 
 // Wait waits until there is something to read, the end of the connection included, so that one who
 // waits for long needs no room for a message meanwhile. Like Read it fails when c is closed and at
-// its read deadline, and with what a Read would fail with, such as ECONNRESET.
+// its read deadline.
 func Wait(c *net.UnixConn) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -60,7 +60,7 @@ func Wait(c *net.UnixConn) error {
 		var b [1]byte
 		for {
 			_, _, peekErr = unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-			if peekErr != unix.EINTR {
+			if peekErr != unix.EINTR && peekErr != unix.ECONNRESET { // see Read
 				return peekErr != unix.EAGAIN
 			}
 		}
@@ -73,8 +73,15 @@ func Wait(c *net.UnixConn) error {
 
 // Read reads a message into b; control is room for its control data. With an error, it returns the
 // files that came all the same.
+//
+// Linux reports once, and before what was sent earlier, that the other end was closed with messages
+// unread (ECONNRESET). That says nothing of the messages that came, so Read reads on to the end of
+// the connection.
 func Read(c *net.UnixConn, b, control []byte) (Message, error) {
 	n, length, flags, _, err := c.ReadMsgUnix(b, control)
+	if errors.Is(err, unix.ECONNRESET) {
+		n, length, flags, _, err = c.ReadMsgUnix(b, control)
+	}
 	data, parseErr := Parse(control[:max(length, 0)])
 	m := Message{Bytes: max(n, 0), Sender: data.Sender, Truncated: flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0}
 	for _, fd := range data.FDs {

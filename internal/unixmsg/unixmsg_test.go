@@ -131,6 +131,34 @@ func TestSenderAndEnd(t *testing.T) {
 	}
 }
 
+// TestClosedUnread: what a process sent is read though it ended without reading what was sent to it.
+func TestClosedUnread(t *testing.T) {
+	for _, waits := range []bool{false, true} {
+		a, b := pair(t)
+		if _, err := Write(b, []byte("unread")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Write(a, []byte("last words")); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if waits {
+			if err := Wait(b); err != nil {
+				t.Error(err)
+			}
+		}
+		buf := make([]byte, 16)
+		if m, err := Read(b, buf, nil); err != nil || string(buf[:m.Bytes]) != "last words" {
+			t.Errorf("waits %v: %q, %v", waits, buf[:m.Bytes], err)
+		}
+		if m, err := Read(b, buf, nil); !errors.Is(err, io.EOF) {
+			t.Errorf("waits %v: then %+v, %v", waits, m, err)
+		}
+	}
+}
+
 // TestParseGarbage: control data that is none is an error.
 func TestParseGarbage(t *testing.T) {
 	for _, b := range [][]byte{make([]byte, 16), {15: 0, 0: 200}} {

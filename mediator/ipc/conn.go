@@ -182,21 +182,15 @@ func (c *Conn) ReceiveWithin(d time.Duration) (Message, error) {
 // had no room for its files. The packet is dropped, and the next one can be read.
 var ErrMalformed = errors.New("not a message")
 
-// Receive reads one message. It returns io.EOF if the other end is closed.
+// Receive reads one message. It returns io.EOF if the other end is closed and what it sent was read.
 func (c *Conn) Receive() (Message, error) {
 	if err := unixmsg.Wait(c.c); err != nil {
-		if errors.Is(err, unix.ECONNRESET) {
-			err = io.EOF
-		}
 		return Message{}, fmt.Errorf("receive a message: %w", err)
 	}
 	r := rooms.Get().(*room)
 	defer rooms.Put(r)
 	in, err := unixmsg.Read(c.c, r.text, r.oob)
 	switch {
-	case errors.Is(err, unix.ECONNRESET): // the other end was closed with messages unread
-		err = io.EOF
-		fallthrough
 	case in.Bytes == 0:
 		return Message{}, errors.Join(fmt.Errorf("receive a message: %w", cmp.Or(err, io.EOF)), unixmsg.CloseAll(in.Files))
 	case in.Truncated:

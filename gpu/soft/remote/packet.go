@@ -29,7 +29,7 @@ func receive(c *net.UnixConn, buf []byte) ([]byte, []*os.File, error) {
 	var control [256]byte
 	m, err := unixmsg.Read(c, buf, control[:])
 	switch {
-	case errors.Is(err, net.ErrClosed), errors.Is(err, unix.ECONNRESET), err == nil && m.Bytes == 0 && m.Files == nil:
+	case errors.Is(err, net.ErrClosed), err == nil && m.Bytes == 0 && m.Files == nil:
 		err = io.EOF
 	case err != nil:
 	case m.Truncated:
