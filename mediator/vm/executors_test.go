@@ -33,6 +33,10 @@ func TestMain(m *testing.M) {
 		err = knock()
 	case "loud":
 		err = loud()
+	case "stuck":
+		err = stuck()
+	case "deaf":
+		err = deaf()
 	case "talk":
 		err = talk()
 	case "move":

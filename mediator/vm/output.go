@@ -32,6 +32,9 @@ type Output struct {
 	from *os.File
 	done chan struct{}
 	last []byte // once done is closed
+
+	dumps atomic.Bool // further output is kept in dump, not logged
+	dump  []byte      // once done is closed
 }
 
 // CaptureOutput returns the pipe end to use as a process's standard error, which the caller closes
@@ -55,6 +58,12 @@ func (s *Output) read() {
 		line, err := r.ReadSlice('\n')
 		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
 			s.last = appendTail(s.last, line)
+			if s.dumps.Load() {
+				if len(s.dump)+len(line) < dumpBytes {
+					s.dump = append(append(s.dump, line...), '\n')
+				}
+				continue
+			}
 			s.log.Load().Log(context.Background(), levelOf(line), s.what, "text", string(line))
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
@@ -62,6 +71,10 @@ func (s *Output) read() {
 		}
 	}
 }
+
+// keepDump has further output taken for goroutines, of which up to dumpBytes are kept. End logs them
+// briefly: of single lines the log's limits would leave little.
+func (s *Output) keepDump() { s.dumps.Store(true) }
 
 // With adds attributes to later log entries.
 func (s *Output) With(attrs ...any) { s.log.Store(s.log.Load().With(attrs...)) }
@@ -91,6 +104,7 @@ func (s *Output) End() (last string, err error) {
 	case <-grace.C:
 	}
 	err = s.Close()
+	logDump(s.log.Load(), string(s.dump))
 	return string(s.last), err
 }
 

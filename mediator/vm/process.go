@@ -46,10 +46,10 @@ type process struct {
 	ctx    context.Context // ends with stop
 	cancel context.CancelFunc
 
-	output      *Output // used by run alone
-	spare       bool    // the executor was a spare one; used by run alone
-	sentHandles bool    // used by receive alone
-	faulted     bool    // used by receive alone
+	executor    *started // used by run alone
+	spare       bool     // the executor was a spare one; used by run alone
+	sentHandles bool     // used by receive alone
+	faulted     bool     // used by receive alone
 
 	vectors sync.Mutex // orders sends, so that a vector's newest eventfd is sent last
 	// changed reports whether vectors have changed since the executor was started, and it was not ready.
@@ -194,11 +194,11 @@ func (p *process) start() (_ *exec.Cmd, _ *ipc.Conn, err error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, st.end())
 	}
-	p.output = st.output
+	p.executor = st
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.stopping {
-		p.output = nil
+		p.executor = nil
 		return nil, nil, errors.Join(errNoExecutor, st.end())
 	}
 	p.conn, p.ready, p.sentHandles = st.conn, false, false
@@ -229,7 +229,7 @@ func (p *process) setUp(st *started, shared *os.File) error {
 
 // closeOutput stops capturing the output of an executor that has ended, and returns the last of it.
 func (p *process) closeOutput() string {
-	last, err := p.output.End()
+	last, err := p.executor.output.End()
 	if err != nil {
 		p.b.log.Debug("close an executor's standard error", "err", err)
 	}
@@ -255,10 +255,13 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 	for {
 		m, err := conn.Receive()
 		if err != nil {
-			if !ready {
-				return abi.ErrorExecutorStart, err
+			switch {
+			case ready:
+				return abi.ErrorExecutorLost, err
+			case started():
+				return abi.ErrorExecutorStart, fmt.Errorf("it was not ready in time: %w", os.ErrDeadlineExceeded)
 			}
-			return abi.ErrorExecutorLost, err
+			return abi.ErrorExecutorStart, err
 		}
 		if len(m.Files) > 0 && m.Kind != ipc.KindHandles && (m.Kind != ipc.KindSave || m.ID != 0 || len(m.Files) > 1) {
 			return abi.ErrorInternal, errors.Join(fmt.Errorf("executor sent %d files", len(m.Files)), m.CloseFiles())
@@ -318,24 +321,32 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 }
 
 // limitStart makes Receive on conn fail after readyLimit, later if memory has to be copied, unless
-// started, which may be called several times, was called.
-func (p *process) limitStart(conn *ipc.Conn) (started func()) {
+// started, which may be called several times, was called. It reports whether that was too late. The
+// executor is asked first what it waits for.
+func (p *process) limitStart(conn *ipc.Conn) (started func() (late bool)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
+	late := false // before done is closed
 	limit := readyLimit + p.returnLimit()
 	go func() {
 		defer close(done)
 		if clock.Sleep(ctx, p.b.clock, limit) != nil {
 			return
 		}
-		p.b.log.Warn("executor was not ready in time", "context", p.ref.Slot, "limit", limit)
+		late = true
+		log := p.b.log.With("context", p.ref.Slot)
+		log.Warn("executor was not ready in time", "limit", limit)
+		if p.executor != nil && p.executor.quit(ctx, p.b.clock, log) != nil {
+			return
+		}
 		if err := conn.Expire(); err != nil {
 			p.b.log.Debug("expire an executor's connection", "err", err)
 		}
 	}()
-	return func() {
+	return func() bool {
 		cancel()
 		<-done
+		return late
 	}
 }
 

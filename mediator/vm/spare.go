@@ -149,6 +149,7 @@ func (b *executors) makeAhead(ctx context.Context, sp *spare, s *started) error 
 	go func() {
 		defer close(late)
 		if clock.Sleep(limited, b.clock, readyLimit) == nil {
+			_ = s.quit(limited, b.clock, b.log) // it ends then, one way or the other
 			cancel()
 		}
 	}()
