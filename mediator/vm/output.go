@@ -58,17 +58,20 @@ func (s *Output) read() {
 		line, err := r.ReadSlice('\n')
 		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
 			s.last = appendTail(s.last, line)
-			if s.dumps.Load() {
-				if len(s.dump)+len(line) < dumpBytes {
-					s.dump = append(append(s.dump, line...), '\n')
-				}
-				continue
-			}
-			s.log.Load().Log(context.Background(), levelOf(line), s.what, "text", string(line))
+			s.pass(line)
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			return
 		}
+	}
+}
+
+// pass logs a line, or keeps it for End.
+func (s *Output) pass(line []byte) {
+	if !s.dumps.Load() {
+		s.log.Load().Log(context.Background(), levelOf(line), s.what, "text", string(line))
+	} else if len(s.dump)+len(line) < dumpBytes {
+		s.dump = append(append(s.dump, line...), '\n')
 	}
 }
 
