@@ -193,7 +193,7 @@ func (c *Context) buildDispatcher(r *eventRow) (*dispatcher, error) {
 	}
 	made, err := dispatch.Build(m, &dispatch.Kernel{
 		Number: r.k.Number, Name: r.f.attrs.Name, Grid: r.k.Grid, Block: r.k.Block, ParamBytes: len(r.k.Params), Entries: r.k.Entries,
-	})
+	}, r.f.m.place)
 	if err != nil {
 		return nil, err
 	}

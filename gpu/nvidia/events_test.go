@@ -29,6 +29,15 @@ const eventsPTX = `.version 7.0
 .visible .entry bad(.param .u64 at) { ret; }
 `
 
+// hostPTX has the same kernels, which can't be called: what %gridid says would be the dispatcher's.
+const hostPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry add(.param .u64 at) { .reg .b64 %rd; mov.u64 %rd, %gridid; ret; }
+.visible .entry hang(.param .u64 at) { .reg .b64 %rd; mov.u64 %rd, %gridid; ret; }
+.visible .entry bad(.param .u64 at) { .reg .b64 %rd; mov.u64 %rd, %gridid; ret; }
+`
+
 // eventNumber is the event kernel's in these tests.
 const eventNumber = 2
 
@@ -263,7 +272,7 @@ func TestEventKernels(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		dispatched bool
-	}{{"dispatcher", eventsPTX, true}, {"host", kernelsPTX, false}} {
+	}{{"dispatcher", eventsPTX, true}, {"host", hostPTX, false}} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newEventFake(t, gpu.ContextOptions{})
 			p := alloc(t, x.c, 8)
@@ -334,7 +343,7 @@ func TestEventKernelsPark(t *testing.T) {
 // TestEventKernelsHeld: nothing is on the GPU while the context is held, and rings of then are taken
 // later.
 func TestEventKernelsHeld(t *testing.T) {
-	for _, text := range []string{eventsPTX, kernelsPTX} {
+	for _, text := range []string{eventsPTX, hostPTX} {
 		x := newEventFake(t, gpu.ContextOptions{})
 		p := alloc(t, x.c, 8)
 		l := x.register(text, "add", uint64(p))
@@ -362,7 +371,7 @@ func TestEventKernelsHeld(t *testing.T) {
 // TestUnregisterEventKernel: events that were rung for before end, later rings are stray, and the
 // number can be used again.
 func TestUnregisterEventKernel(t *testing.T) {
-	for _, text := range []string{eventsPTX, kernelsPTX} {
+	for _, text := range []string{eventsPTX, hostPTX} {
 		x := newEventFake(t, gpu.ContextOptions{})
 		p := alloc(t, x.c, 8)
 		for round := range uint64(3) {
@@ -411,7 +420,7 @@ func TestUnregisterEventKernel(t *testing.T) {
 func TestEventTimes(t *testing.T) {
 	x := newEventFake(t, gpu.ContextOptions{})
 	p := alloc(t, x.c, 8)
-	l := x.register(kernelsPTX, "add", uint64(p))
+	l := x.register(hostPTX, "add", uint64(p))
 	for range 3 {
 		x.fire(l)
 		x.complete(l)
@@ -447,7 +456,7 @@ func TestEventTimes(t *testing.T) {
 // TestEventKernelFaults: an event that faults or does not end poisons the context, which names the
 // kernel, and the page says that the kernel has failed.
 func TestEventKernelFaults(t *testing.T) {
-	for _, text := range []string{eventsPTX, kernelsPTX} {
+	for _, text := range []string{eventsPTX, hostPTX} {
 		for name, endless := range map[string]bool{"bad": false, "hang": true} {
 			x := newEventFake(t, gpu.ContextOptions{KernelTimeLimit: 200 * time.Millisecond})
 			l := x.register(text, name, 0)

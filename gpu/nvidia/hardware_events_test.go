@@ -13,8 +13,7 @@ import (
 	"vgpud/mediator/vgpu/abi/eventqueue"
 )
 
-// countPTX has a kernel whose first thread stores its parameter at out, and one with a module's variable,
-// which has no dispatcher.
+// countPTX has a kernel whose first thread stores its parameter at out, after an instruction more.
 const countPTX = `.version 7.0
 .target sm_70
 .address_size 64
@@ -22,6 +21,7 @@ const countPTX = `.version 7.0
 	.reg .b64 %%rd<3>;
 	.reg .b32 %%r<4>;
 	.reg .pred %%p;
+	%s
 	ld.param.u64 %%rd1, [out];
 	ld.param.u32 %%r1, [v];
 	mov.u32 %%r2, %%tid.x;
@@ -33,7 +33,6 @@ const countPTX = `.version 7.0
 end:
 	ret;
 }
-%s
 `
 
 // TestHardwareEventKernels launches events of kernels of several shapes by stores, checks each answer, and
@@ -50,7 +49,7 @@ func TestHardwareEventKernels(t *testing.T) {
 	}{
 		{"one warp", "", 1, 32}, {"one block of 128", "", 1, 128}, {"one block of 1024", "", 1, 1024}, {"8 blocks of 128", "", 8, 128},
 		{"66 blocks of 256", "", 66, 256},
-		{"one warp by the host", ".global .u32 variable;", 1, 32},
+		{"one warp by the host", "mov.u64 %rd2, %gridid;", 1, 32}, // it can't be called
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			l, answer := registerStore(t, c, area, 0, s.more, s.blocks, s.block)

@@ -9,6 +9,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
+	"vgpud/ptx/variables"
 )
 
 // Module is loaded code. It implements [gpu.Module].
@@ -173,24 +174,37 @@ func (m *Module) Function(name string) (gpu.Function, error) {
 func (m *Module) Global(name string) (gpu.Ptr, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.usable(); err != nil {
+	p, err := m.lookUp(name)
+	if err != nil {
 		return 0, 0, err
+	}
+	if p.Bytes > 0 { // an empty variable shares its address
+		m.c.table.add(allocation{base: p.Address, size: p.Bytes, module: m})
+	}
+	return gpu.Ptr(p.Address), p.Bytes, nil
+}
+
+// place finds a variable that no command names yet.
+func (m *Module) place(name string) (variables.Place, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lookUp(name)
+}
+
+// lookUp asks the driver for a variable's place. The caller holds mu.
+func (m *Module) lookUp(name string) (p variables.Place, err error) {
+	if err := m.usable(); err != nil {
+		return p, err
 	}
 	if strings.Contains(name, "\x00") {
-		return 0, 0, fmt.Errorf("variable %q: %w", name, gpu.ErrNotFound)
+		return p, fmt.Errorf("variable %q: %w", name, gpu.ErrNotFound)
 	}
-	var p cuda.DevicePtr
-	var size uint64
-	if err := m.c.do("variable "+name, func() (err error) {
-		p, size, err = m.c.drv.ModuleGetGlobal(m.m, name)
+	err = m.c.do("variable "+name, func() error {
+		at, size, err := m.c.drv.ModuleGetGlobal(m.m, name)
+		p = variables.Place{Address: uint64(at), Bytes: size}
 		return err
-	}); err != nil {
-		return 0, 0, err
-	}
-	if size > 0 { // an empty variable shares its address
-		m.c.table.add(allocation{base: uint64(p), size: size, module: m})
-	}
-	return gpu.Ptr(p), size, nil
+	})
+	return p, err
 }
 
 // Function is a kernel. It implements [gpu.Function].

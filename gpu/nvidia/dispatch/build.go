@@ -10,6 +10,7 @@ import (
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 	"vgpud/ptx/callable"
+	"vgpud/ptx/variables"
 )
 
 const (
@@ -56,17 +57,15 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%v: %s", r.Reason, r.Detail)
 }
 
-// Build makes the dispatcher of a kernel of m. m is bound as by [ptx.Resolve], and stays as it is
-// otherwise. The error is a [*Refusal], or one of PTX that does not bind.
-func Build(m *ptx.Module, k *Kernel) (*Dispatcher, error) {
+// Build makes the dispatcher of a kernel of m. find returns where the module that was loaded from m has
+// the variable of a name: the kernel uses that one. m is bound as by [ptx.Resolve], and stays as it is
+// otherwise. The error is a [*Refusal] or a [*variables.Refusal], or one of PTX that does not bind.
+func Build(m *ptx.Module, k *Kernel, find func(name string) (variables.Place, error)) (*Dispatcher, error) {
 	if k.Entries < 1 || k.Entries > abi.MaxEventEntries || k.ParamBytes > maxParams || k.Number < 0 || k.Number >= abi.MaxEventKernels {
 		return nil, fmt.Errorf("dispatcher of event kernel %d with %d entries of %d bytes: %w", k.Number, k.Entries, k.ParamBytes, gpu.ErrInvalidLaunch)
 	}
-	alone, err := only(m, k.Name)
-	if err != nil {
-		return nil, err
-	}
-	made, reports, err := callable.Make(alone, callable.Options{})
+	// What is known of constant memory helps to show that a kernel can be called, so that comes first.
+	made, reports, err := callable.Make(only(m, k.Name), callable.Options{})
 	if err != nil {
 		return nil, err
 	}
@@ -80,11 +79,14 @@ func Build(m *ptx.Module, k *Kernel) (*Dispatcher, error) {
 	case r.ParamBytes != k.ParamBytes:
 		return nil, &Refusal{Detail: fmt.Sprintf("%d bytes of parameters in its PTX, not %d", r.ParamBytes, k.ParamBytes)}
 	}
-	made.Items = slices.DeleteFunc(made.Items, func(it ptx.Item) bool {
-		f, ok := it.(*ptx.Func)
-		return ok && f.Entry
-	})
+	if made, err = variables.Bind(made, r.Function, find); err != nil {
+		return nil, err
+	}
+	if name := prints(made); name != "" {
+		return nil, &Refusal{Detail: fmt.Sprintf("it calls %s, whose text the driver writes out when a kernel has ended, from the kernel's own module", name)}
+	}
 	raise(made)
+	coherent(made)
 	d := &Dispatcher{Registers: r.Registers}
 	text := made.String()
 	prefix := "vgpud_dispatch"
@@ -96,25 +98,51 @@ func Build(m *ptx.Module, k *Kernel) (*Dispatcher, error) {
 	return d, nil
 }
 
-// only returns m with one of its kernels. Variables that hold a state, and that the dispatcher's copy
-// would have for itself, are refused.
-func only(m *ptx.Module, name string) (*ptx.Module, error) {
+// only returns m with one of its kernels.
+func only(m *ptx.Module, name string) *ptx.Module {
 	out := *m
-	out.Items = nil
+	out.Items = slices.DeleteFunc(slices.Clone(m.Items), func(it ptx.Item) bool {
+		f, ok := it.(*ptx.Func)
+		return ok && f.Entry && f.Name != name
+	})
+	return &out
+}
+
+// prints returns the function by which a kernel prints, or "": what m calls and does not have is the driver's.
+func prints(m *ptx.Module) string {
 	for _, it := range m.Items {
-		switch it := it.(type) {
-		case *ptx.Func:
-			if it.Entry && it.Name != name {
-				continue
-			}
-		case *ptx.Var:
-			if it.Space == ptx.GlobalSpace || it.Space == ptx.ConstSpace {
-				return nil, &Refusal{Detail: fmt.Sprintf("its module has the variable %s", it.Name)}
+		if f, ok := it.(*ptx.Func); ok && f.Body == nil && (f.Name == "vprintf" || f.Name == "__assertfail") {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+// coherent has a kernel's loads see what was written before its event. To the compiler ld.global.nc and
+// ldu say that nobody writes what they load while a kernel runs: between two events of a dispatcher, which is one
+// kernel, anybody may. m is a copy.
+func coherent(m *ptx.Module) {
+	var block func(b *ptx.Block)
+	block = func(b *ptx.Block) {
+		for _, s := range b.Stmts {
+			switch s := s.(type) {
+			case *ptx.Block:
+				block(s)
+			case *ptx.Instr:
+				switch {
+				case s.Opcode == "ld" && s.Has("nc"):
+					s.Modifiers = slices.DeleteFunc(slices.Clone(s.Modifiers), func(m string) bool { return m == "nc" })
+				case s.Opcode == "ldu":
+					s.Opcode = "ld"
+				}
 			}
 		}
-		out.Items = append(out.Items, it)
 	}
-	return &out, nil
+	for _, it := range m.Items {
+		if f, ok := it.(*ptx.Func); ok && f.Body != nil {
+			block(f.Body)
+		}
+	}
 }
 
 // raise has the module say the least version and architecture that the dispatcher's memory model

@@ -18,6 +18,7 @@ import (
 	"vgpud/mediator/vgpu/abi/eventqueue"
 	"vgpud/ptx"
 	"vgpud/ptx/callable"
+	"vgpud/ptx/variables"
 )
 
 // echoPTX has kernels whose threads add a number to their own of an array, each by another way.
@@ -153,15 +154,23 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// prepare makes and loads the dispatcher of a kernel.
+// prepare makes and loads the dispatcher of one of echoPTX's kernels.
 func (b *bench) prepare(k *Kernel, params []byte) *eventqueue.Launcher {
+	return b.prepareOf(echoPTX, nil, k, params)
+}
+
+// prepareOf makes and loads the dispatcher of a kernel of a module that is loaded.
+func (b *bench) prepareOf(text string, loaded gpu.Module, k *Kernel, params []byte) *eventqueue.Launcher {
 	b.t.Helper()
-	m, err := ptx.Parse(echoPTX)
+	m, err := ptx.Parse(text)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	k.ParamBytes = len(params)
-	d, err := Build(m, k)
+	d, err := Build(m, k, func(name string) (variables.Place, error) {
+		p, n, err := loaded.Global(name)
+		return variables.Place{Address: uint64(p), Bytes: n}, err
+	})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -418,8 +427,9 @@ func TestFault(t *testing.T) {
 func TestRefused(t *testing.T) {
 	const head = ".version 7.0\n.target sm_70\n.address_size 64\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"variable", ".global .u32 v;\n.visible .entry k(.param .u64 p) { ret; }", "variable v"},
-		{"constant", ".const .u32 v = 1;\n.visible .entry k(.param .u64 p) { ret; }", "variable v"},
+		{"variable", ".global .u32 v;\n.visible .entry k(.param .u64 p) { st.global.u32 [v], 1; ret; }", "no-address: v: not found"},
+		{"printing", ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n.visible .entry k(.param .u64 p) { .param .b32 r; .param .b64 f; .param .b64 a; call (r), vprintf, (f, a); ret; }", "it calls vprintf"},
+		{"texture", ".global .texref v;\n.visible .entry k(.param .u64 p) { .reg .b64 %rd; mov.u64 %rd, v; ret; }", variables.Texture.String()},
 		{"parameters", ".visible .entry k(.param .u32 p) { ret; }", "4 bytes of parameters"},
 		{"none", ".visible .entry other(.param .u64 p) { ret; }", "not found"},
 		{"exit in a function", ".func f() { exit; }\n.visible .entry k(.param .u64 p) { call f, (); ret; }", callable.ExitInFunction.String()},
@@ -428,9 +438,171 @@ func TestRefused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = Build(m, &Kernel{Name: "k", Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, ParamBytes: 8, Entries: 4})
+		none := func(string) (variables.Place, error) { return variables.Place{}, gpu.ErrNotFound }
+		_, err = Build(m, &Kernel{Name: "k", Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, ParamBytes: 8, Entries: 4}, none)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
 		}
+	}
+}
+
+// tallyPTX has a kernel whose threads count in variables of its module, by a table in constant memory.
+const tallyPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.global .align 4 .u32 cells[64];
+.visible .global .align 8 .u64 events = 100;
+.const .align 4 .u32 steps[2] = {1, 10};
+.global .align 8 .u64 where = generic(cells) + 128;
+.func count (.param .b64 at, .param .b32 by)
+{
+	.reg .b64 %rd<2>;
+	.reg .b32 %r<3>;
+	ld.param.b64 %rd1, [at];
+	ld.param.b32 %r1, [by];
+	atom.add.u32 %r2, [%rd1], %r1;
+	ret;
+}
+.visible .entry tally(.param .u64 none)
+{
+	.reg .b32 %r<8>;
+	.reg .b64 %rd<8>;
+	.reg .pred %p;
+	mov.u32 %r1, %tid.x;
+	and.b32 %r2, %r1, 1;
+	mov.u64 %rd1, steps;
+	mad.wide.u32 %rd1, %r2, 4, %rd1;
+	ld.const.u32 %r3, [%rd1];
+	mov.u64 %rd2, cells;
+	mad.wide.u32 %rd2, %r1, 4, %rd2;
+	ld.global.u32 %r4, [%rd2];
+	add.u32 %r4, %r4, %r3;
+	st.global.u32 [%rd2], %r4;
+	ld.global.u64 %rd3, [where];
+	{
+	.param .b64 at;
+	.param .b32 by;
+	st.param.b64 [at], %rd3;
+	st.param.b32 [by], 1;
+	call count, (at, by);
+	}
+	setp.eq.u32 %p, %r1, 0;
+	@%p red.global.add.u64 [events], 1;
+	ret;
+}
+`
+
+// TestVariables: an event kernel sees what the host wrote to its module's variables, and the host what
+// the kernel wrote, while the dispatcher stays and after it has left; so does a launch of the original.
+func TestVariables(t *testing.T) {
+	b := newBench(t)
+	loaded, err := b.ctx.LoadModule([]byte(tallyPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	global := func(name string) gpu.Ptr {
+		t.Helper()
+		p, _, err := loaded.Global(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	write := func(name string, v ...uint32) {
+		t.Helper()
+		var mem []byte
+		for _, x := range v {
+			mem = binary.LittleEndian.AppendUint32(mem, x)
+		}
+		f, err := b.ch.CopyIn(global(name), mem)
+		if err == nil {
+			err = b.ch.Wait(t.Context(), f)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	expect := func(when string, first, second, through uint32, events uint64) {
+		t.Helper()
+		cells := b.read(global("cells"), 256)
+		at := func(i int) uint32 { return binary.LittleEndian.Uint32(cells[4*i:]) }
+		if got := binary.LittleEndian.Uint64(b.read(global("events"), 8)); at(0) != first || at(1) != second || at(32) != through || got != events {
+			t.Errorf("%s: cells %d, %d and %d, %d events, want %d, %d, %d, %d", when, at(0), at(1), at(32), got, first, second, through, events)
+		}
+	}
+	l := b.prepareOf(tallyPTX, loaded, &Kernel{Number: 2, Name: "tally", Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, Entries: 4}, make([]byte, 8))
+	fire := func() {
+		t.Helper()
+		l.Free()
+		b.ring(l.Launch)
+		b.await("an event's end", func() bool { _, ok := l.Done(); return ok })
+		l.Complete()
+	}
+	b.start()
+	fire()
+	b.left()
+	expect("initial values", 1, 10, 32, 101)
+	write("cells", 1000, 2000)
+	write("steps", 7, 70)
+	write("events", 500, 0)
+	b.start()
+	fire()
+	fire()
+	b.left()
+	expect("values of the host", 1014, 2140, 96, 502)
+	f, err := loaded.Function("tally")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fence, err := b.ch.Launch(&gpu.Launch{Function: f, Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, Params: make([]byte, 8)})
+	if err == nil {
+		err = b.ch.Wait(t.Context(), fence)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect("a launch of the original", 1021, 2210, 128, 503)
+}
+
+// TestCoherent: no load of a dispatcher may take what it wants from a cache that other events' writers
+// do not reach.
+func TestCoherent(t *testing.T) {
+	const text = `.version 7.0
+.target sm_70
+.address_size 64
+.const .u32 scale = 2;
+.global .u32 v;
+.func f(.param .b64 p) { .reg .b64 %rd; .reg .b32 %r; ld.param.b64 %rd, [p]; { ld.global.ca.nc.u32 %r, [%rd]; } ret; }
+.visible .entry k(.param .u64 p) {
+	.reg .b64 %rd; .reg .b32 %r<4>;
+	ld.param.u64 %rd, [p];
+	ld.global.nc.v2.u32 {%r0, %r1}, [%rd];
+	ldu.global.u32 %r2, [v];
+	ld.const.u32 %r3, [scale];
+	{ .param .b64 a; st.param.b64 [a], %rd; call f, (a); }
+	ret;
+}
+`
+	m, err := ptx.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Build(m, &Kernel{Name: "k", Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, ParamBytes: 8, Entries: 4},
+		func(string) (variables.Place, error) { return variables.Place{Address: 1 << 20, Bytes: 4}, nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"ld.global.v2.u32 {%r0, %r1}", "ld.global.ca.u32 %r", "ld.global.u32 %r2", "ld.global.u32 %r3"} {
+		if !strings.Contains(d.PTX, want) {
+			t.Errorf("missing: %s", want)
+		}
+	}
+	for _, not := range []string{".nc", "ldu", "ld.const"} {
+		if strings.Contains(d.PTX, not) {
+			t.Errorf("the dispatcher has %s", not)
+		}
+	}
+	if t.Failed() {
+		t.Log(d.PTX)
 	}
 }

@@ -2,7 +2,8 @@
 // themselves (EDGE §III, with the table and its loop in software).
 //
 // A dispatcher is one kernel of a guest's made callable ([callable.Make]) with a kernel of ours around it.
-// It has the grid and the blocks of the guest's kernel, all of which must fit the GPU at a time, and
+// Where that uses variables of its module, it uses those of the guest's, by their addresses ([variables.Bind]).
+// A dispatcher has the grid and the blocks of the guest's kernel, all of which must fit the GPU at a time, and
 // stays there. Its first thread polls the doorbell word in the event area (BAR4 of docs/device.md, host
 // memory); the others wait at a barrier, or, in other blocks, for a word in GPU memory. When the
 // doorbell has been rung the first thread takes the entry at the head of the queue, as

@@ -29,6 +29,17 @@ func (g *GPU) Bytes(p cuda.DevicePtr, n uint64) ([]byte, error) {
 	return nil, cuda.ErrIllegalAddress
 }
 
+// Each calls visit with each allocation of GPU memory, and each range of page-locked memory.
+func (g *GPU) Each(visit func(at cuda.DevicePtr, mem []byte)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, memory := range []map[uint64][]byte{g.device, g.host} {
+		for at, mem := range memory {
+			visit(cuda.DevicePtr(at), mem)
+		}
+	}
+}
+
 // MemGetInfo is [cuda.Library.MemGetInfo].
 func (g *GPU) MemGetInfo() (free, total uint64, err error) {
 	defer g.mu.Unlock()
