@@ -22,13 +22,27 @@ type Client struct {
 // ClientOptions are options of a client. The zero value is usable.
 type ClientOptions struct {
 	// Timeout ends the connection if the server leaves a request unanswered for that long. 0 means
-	// 5 s, as with QEMU.
+	// a minute, as with the QEMUs of our VMs.
 	Timeout time.Duration
 
 	// DMA answers the device's accesses to the client's memory. They are answered while a call of
 	// this client waits for its reply, and at any time if [Client.Serve] runs. They are refused if
 	// DMA is nil.
 	DMA DMAHandler
+}
+
+// replyTimeout is how long a client waits for a server that has not closed the connection. The end
+// of the server's process closes it, so the limit is only for one that is stopped or hangs, which
+// nobody misses at once. A server that is merely slow must not reach it: on a host with ten busy
+// processes a processor it took 7 s to answer, and a reset may wait for a GPU that is stuck.
+const replyTimeout = time.Minute
+
+// timeout returns Timeout, or the default.
+func (o ClientOptions) timeout() time.Duration {
+	if o.Timeout <= 0 {
+		return replyTimeout
+	}
+	return o.Timeout
 }
 
 // DMAHandler is the memory of a client, which the device accesses by DMA_READ and DMA_WRITE. Its
@@ -51,10 +65,7 @@ func Dial(ctx context.Context, path string) (*Client, error) {
 // NewClient negotiates over a connected socket. It takes over the socket, even if it returns an
 // error.
 func NewClient(ctx context.Context, sock *net.UnixConn, opt ClientOptions) (*Client, error) {
-	if opt.Timeout <= 0 {
-		opt.Timeout = defaultTimeout
-	}
-	cn, err := newConn(sock, opt.Timeout)
+	cn, err := newConn(sock, opt.timeout())
 	if err != nil {
 		sock.Close()
 		return nil, err
