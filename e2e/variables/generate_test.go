@@ -153,7 +153,7 @@ func (g *generator) statement() {
 		g.add()
 	case kind == 7:
 		g.emit("red.global.add.u64 [wide], %%rd1;")
-		g.emit("@%%p1 red.global.max.u32 [counter], %%r1;")
+		g.emit("@%%p1 red.global.add.u32 [counter], %%r1;")
 	case kind == 8: // one of two
 		other := g.tables[1].name
 		if !t.constant {

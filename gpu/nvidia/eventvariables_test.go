@@ -18,8 +18,9 @@ const tallyPTX = `.version 7.0
 .target sm_70
 .address_size 64
 .visible .global .align 8 .u64 sum = 5;
-.global .align 8 .u64 before;
-.global .align 8 .u64 there = generic(before);
+.visible .global .align 8 .u64 before;
+.visible .global .align 8 .u64 there = generic(before);
+.global .align 8 .u64 hidden;
 .visible .const .align 8 .u64 scale = 2;
 .visible .entry tally(.param .u64 n)
 {
@@ -40,6 +41,8 @@ const tallyPTX = `.version 7.0
 	ld.const.u64 %rd2, [scale];
 	mul.lo.u64 %rd3, %rd1, %rd2;
 	atom.global.add.u64 %rd4, [sum], %rd3;
+	ld.global.u64 %rd7, [hidden];
+	add.u64 %rd4, %rd4, %rd7;
 	mov.u64 %rd5, before;
 	st.global.u64 [%rd5], %rd4;
 	ret;
@@ -210,7 +213,10 @@ func TestHardwareEventVariables(t *testing.T) {
 	for name, tier := range tiers {
 		t.Run(name, func(t *testing.T) {
 			_, c := hardwareContext(t, gpu.ContextOptions{KernelTimeLimit: 5 * time.Second})
-			newTally(t, c, name).check(tier)
+			v := newTally(t, c, name)
+			_, err := v.m.(*Module).place("hidden")
+			t.Logf("a variable that is not visible has an address: %t (%v)", err == nil, err)
+			v.check(tier)
 			unregister(t, c, eventNumber)
 		})
 	}

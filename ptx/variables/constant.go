@@ -106,7 +106,7 @@ func (f *constants) result(in *ptx.Instr) (sure, may bool) {
 		}
 	case "mov":
 		sure = len(o) == 2 && is(1)
-	case "add", "and", "or":
+	case "add", "or": // compilers add to what they know to be aligned by or
 		sure = is(1) || is(2)
 	case "sub":
 		sure = is(1) && !f.mayBe(&o[min(2, len(o)-1)])

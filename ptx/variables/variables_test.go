@@ -204,6 +204,8 @@ func TestRefusals(t *testing.T) {
 		{"call (%rd1), giver, (); ret;", ConstantAddress},
 		{"mov.b64 %rd1, lines; call receiver, (%rd1); ret;", ConstantAddress},
 		{"mov.b64 %rd1, lines; sub.s64 %rd2, %rd3, %rd1; ld.const.u32 %r1, [%rd2]; ret;", ConstantAddress},
+		{"mov.b64 %rd1, lines; and.b64 %rd2, %rd1, 63; ld.const.u32 %r1, [%rd2]; ret;", ConstantAddress},
+		{"mov.b64 %rd1, lines; or.b64 %rd2, %rd1, 8; ld.const.u32 %r1, [%rd2]; ret;", None},
 		{"ld.const.u32 %r1, [64]; ret;", ConstantAddress},
 		{"isspacep.const %p1, %rd1; ld.const.u32 %r1, [scale]; ret;", SpaceQuery},
 		{"isspacep.global %p1, %rd1; ld.const.u32 %r1, [scale]; ret;", SpaceQuery},
