@@ -74,24 +74,36 @@ var projectColumns = []column[fleet.Project]{
 	}),
 }
 
+// fleetFlags say which hosts are meant, and where what they say is read.
+type fleetFlags struct {
+	names      []string
+	prometheus string // "" asks the hosts' daemons
+	job        string
+}
+
 func newFleet(o *options) *cobra.Command {
-	var names []string
-	hosts := fleetListing("hosts", "List the hosts with the shares of their GPUs", o, &names, fleetTable, fleet.Hosts)
-	projects := fleetListing("projects", "List what each project's guests have on all hosts", o, &names, projectTable, fleet.Projects)
+	var w fleetFlags
+	hosts := fleetListing("hosts", "List the hosts with the shares of their GPUs", o, &w, fleetTable, fleet.Hosts)
+	projects := fleetListing("projects", "List what each project's guests have on all hosts", o, &w, projectTable, fleet.Projects)
 	projects.Long = `List what each project's guests have on all hosts. Budgets are the sums of the guests' own, by
 period: what they have used in the present one, of their hard limits.`
-	all := cli.NewGroup("fleet", "Show many hosts at once", hosts, projects, newFleetUsage(o, &names))
-	all.Long = `Show many hosts at once: those of the configuration file, or of --hosts, over TLS.
+	projects.Example = "  vgpuctl fleet projects --prometheus http://prometheus:9090"
+	all := cli.NewGroup("fleet", "Show many hosts at once", hosts, projects, newFleetUsage(o, &w))
+	all.Long = `Show many hosts at once: those of the configuration file, or of --hosts, over TLS. With
+--prometheus nobody asks them: what Prometheus read of them last is shown, of all targets of
+its job, by the target's name.
 
 Shares are hundredths of a GPU. GIVEN are the shares that guests have by their weights and
 guarantees, placed by OpenStack or not, and USED what they used lately. A host that does
 not answer is named, and makes the exit status 1.`
-	all.PersistentFlags().StringSliceVar(&names, "hosts", nil, "only these hosts: `names` from the configuration file, or https://NAME:PORT")
+	all.PersistentFlags().StringVar(&w.prometheus, "prometheus", "", "read what Prometheus at this `URL` knows of the hosts")
+	all.PersistentFlags().StringVar(&w.job, "job", "vgpud", "the job by which Prometheus scrapes the hosts' daemons")
+	all.PersistentFlags().StringSliceVar(&w.names, "hosts", nil, "only these hosts: `names` from the configuration file, or https://NAME:PORT")
 	return all
 }
 
 // fleetListing returns a command that lists what the answers of all hosts sum up to.
-func fleetListing[T any](use, short string, o *options, names *[]string, t table[T], sum func([]fleet.Answer) []T) *cobra.Command {
+func fleetListing[T any](use, short string, o *options, w *fleetFlags, t table[T], sum func([]fleet.Answer) []T) *cobra.Command {
 	f := newFormat()
 	c := &cobra.Command{
 		Use:   use,
@@ -101,26 +113,11 @@ func fleetListing[T any](use, short string, o *options, names *[]string, t table
 			if err := f.Check(); err != nil {
 				return err
 			}
-			answers, err := askFleet(c.Context(), o, *names, func(ctx context.Context, client *api.Client) (a fleet.Answer, err error) {
-				a.GPUs, err = client.GPUs(ctx)
-				if err == nil {
-					a.VMs, err = client.VMs(ctx)
-				}
-				return a, err
-			})
+			all, err := w.answers(c.Context(), o)
 			if err != nil {
 				return err
 			}
-			var all []fleet.Answer
 			var silent []error
-			for name, a := range answers {
-				a.value.Host, a.value.Err = name, a.err
-				if a.err != nil {
-					a.value.GPUs, a.value.VMs = nil, nil
-				}
-				all = append(all, a.value)
-			}
-			slices.SortFunc(all, func(a, b fleet.Answer) int { return strings.Compare(a.Host, b.Host) })
 			for _, a := range all {
 				if a.Err != nil {
 					silent = append(silent, fmt.Errorf("%s: %w", a.Host, a.Err))
@@ -133,7 +130,34 @@ func fleetListing[T any](use, short string, o *options, names *[]string, t table
 	return c
 }
 
-func newFleetUsage(o *options, names *[]string) *cobra.Command {
+// answers returns what the hosts' daemons say, by host.
+func (w *fleetFlags) answers(ctx context.Context, o *options) ([]fleet.Answer, error) {
+	if w.prometheus != "" {
+		return w.fromPrometheus(ctx, o)
+	}
+	answers, err := askFleet(ctx, o, w.names, func(ctx context.Context, client *api.Client) (a fleet.Answer, err error) {
+		a.GPUs, err = client.GPUs(ctx)
+		if err == nil {
+			a.VMs, err = client.VMs(ctx)
+		}
+		return a, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	all := make([]fleet.Answer, 0, len(answers))
+	for name, a := range answers {
+		a.value.Host, a.value.Err = name, a.err
+		if a.err != nil {
+			a.value.GPUs, a.value.VMs = nil, nil
+		}
+		all = append(all, a.value)
+	}
+	slices.SortFunc(all, func(a, b fleet.Answer) int { return strings.Compare(a.Host, b.Host) })
+	return all, nil
+}
+
+func newFleetUsage(o *options, w *fleetFlags) *cobra.Command {
 	var q api.UsageQuery
 	f := output.Format{Kinds: []string{"table", "csv", "json", "yaml", output.KindPath}}
 	c := &cobra.Command{
@@ -148,7 +172,10 @@ part is missing, and the exit status is 1.`,
 			if err := f.Check(); err != nil {
 				return err
 			}
-			answers, err := askFleet(c.Context(), o, *names, func(ctx context.Context, client *api.Client) (api.Usage, error) { return client.Usage(ctx, q) })
+			if w.prometheus != "" {
+				return cli.Usagef("usage is summed up from what the hosts have recorded, which Prometheus does not have: leave --prometheus out")
+			}
+			answers, err := askFleet(c.Context(), o, w.names, func(ctx context.Context, client *api.Client) (api.Usage, error) { return client.Usage(ctx, q) })
 			if err != nil {
 				return err
 			}

@@ -65,6 +65,7 @@ func TestScripts(t *testing.T) {
 					t.Error(err)
 				}
 			})
+			servePrometheus(e)
 			return serveTLS(t, e, host)
 		},
 	})

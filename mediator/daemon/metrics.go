@@ -204,6 +204,7 @@ var gpuInfo = exposition.NewFamily(gauge, "vgpud_gpu_info", "A GPU's kind, model
 
 var (
 	vmInfo        = exposition.NewFamily(gauge, "vgpud_vm_info", "A guest's domain, and the owner and project that its usage is billed to; always 1.", "gpu", "vm", "domain", "domain_uuid", "owner", "project")
+	vmBudget      = exposition.NewFamily(gauge, "vgpud_vm_budget_info", "The period of the guest's budget: day, week or month, or empty without a budget; always 1.", "gpu", "vm", "domain", "period")
 	gpuAccounting = exposition.NewFamily(gauge, "vgpud_gpu_accounting_info", "The source by which the GPU's use is accounted: registers, events or launches; always 1.", "gpu", "source")
 	buildInfo     = exposition.NewFamily(gauge, "vgpud_build_info", "The daemon's version, and Go's; always 1.", "version", "goversion")
 	daemonHealthy = exposition.NewFamily(gauge, "vgpud_healthy", "Whether the daemon knows of no problem; /-/healthy lists what it knows.")
@@ -216,7 +217,7 @@ type source struct{ host api.Host }
 // Families implements [exposition.Source].
 func (source) Families() []*exposition.Family {
 	all := []*exposition.Family{
-		buildInfo, daemonHealthy, vmSilent, vmInfo, vmErrors, vmEvictions, vmLaunches,
+		buildInfo, daemonHealthy, vmSilent, vmInfo, vmBudget, vmErrors, vmEvictions, vmLaunches,
 		gpuInfo, gpuAccounting, gpuEvictions, gpuAsked, gpuPrediction, gpuHardware, gpuXids, gpuThrottled,
 		taskStates, taskMoves, taskWaits,
 	}
@@ -266,6 +267,13 @@ func collectVMs(to exposition.Sink, vms []api.VM) {
 	}
 	for _, g := range answering {
 		to.Sample(vmInfo, exposition.With(g.GPU, g.Name, g.Domain, g.DomainUUID, g.Owner, g.Project), 1)
+	}
+	for _, g := range answering {
+		period := ""
+		if b := g.Budget; b != nil {
+			period = b.Budget.Period.String()
+		}
+		to.Sample(vmBudget, exposition.With(g.GPU, g.Name, g.Domain, period), 1)
 	}
 	for _, m := range placedMetrics {
 		for _, g := range answering {
