@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -47,8 +48,10 @@ func up(host string, value float64) *model.Sample {
 
 // TestFromSeries: the daemon's metrics say of hosts and projects what its API does.
 func TestFromSeries(t *testing.T) {
-	got := FromSeries(append(append(scraped(t, "b"), up("c", 0)), scraped(t, "a")...))
-	if len(got) != 3 || got[2].Host != "c" || got[2].Err == nil || len(got[2].GPUs) != 0 {
+	gone := scraped(t, "c") // whose series Prometheus has from a moment ago
+	gone[len(gone)-1] = up("c", 0)
+	got := FromSeries(slices.Concat(scraped(t, "b"), gone, scraped(t, "a")))
+	if len(got) != 3 || got[2].Host != "c" || got[2].Err == nil || len(got[2].GPUs)+len(got[2].VMs) != 0 {
 		t.Fatalf("of two hosts that answer and one that does not: %+v", got)
 	}
 	for i, want := range []string{"a", "b"} {
