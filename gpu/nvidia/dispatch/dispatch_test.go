@@ -131,7 +131,7 @@ func shared(t *testing.T, ctx gpu.Context, n int, at gpu.Ptr) ([]byte, gpu.Ptr) 
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	d, err := soft.NewLocal(soft.Options{MemoryBytes: 64 << 20})
+	d, err := soft.NewLocal(soft.Options{MemoryBytes: 256 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
