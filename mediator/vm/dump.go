@@ -134,3 +134,24 @@ func threadStates(proc string, pid int) string {
 	}
 	return strings.Join(all, ", ")
 }
+
+// activeTime returns how long the threads of a process, those that it has now, have used a processor
+// or waited for one; 0 where the kernel does not tell. proc is where procfs is mounted.
+func activeTime(proc string, pid int) (sum time.Duration) {
+	names, err := filepath.Glob(filepath.Join(proc, strconv.Itoa(pid), "task", "*", "schedstat"))
+	if err != nil {
+		return 0
+	}
+	for _, name := range names[:min(len(names), maxThreads)] {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // the thread has ended
+		}
+		// In nanoseconds: see sched-stats.rst of the kernel's documentation.
+		var used, waited int64
+		if _, err := fmt.Sscan(string(b), &used, &waited); err == nil {
+			sum += time.Duration(used + waited)
+		}
+	}
+	return sum
+}

@@ -173,3 +173,22 @@ func TestThreadStates(t *testing.T) {
 		t.Errorf("of no process: %q", got)
 	}
 }
+
+func TestActiveTime(t *testing.T) {
+	proc := t.TempDir()
+	for tid, stat := range map[string]string{"12": "2000000 5000000000 17\n", "13": "1000000 0 1\n", "14": "?"} {
+		dir := filepath.Join(proc, "12", "task", tid)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "schedstat"), []byte(stat), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := activeTime(proc, 12), 5003*time.Millisecond; got != want {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := activeTime(proc, 13); got != 0 {
+		t.Errorf("of no process: %v", got)
+	}
+}

@@ -32,6 +32,8 @@ type executors struct {
 	vector  func(int) (*os.File, error) // its
 	daemons *control                    // learn of handles and changes; may be nil
 	until   *os.File                    // see [ipc.Page.SetUntil]; nil: there is none
+	// active returns how long a process's threads have used a processor or waited for one.
+	active func(pid int) time.Duration
 
 	mu        sync.Mutex
 	processes [ipc.MaxContexts]*process
@@ -70,6 +72,7 @@ const (
 // newExecutors returns the backend of a guest, still without its device.
 func newExecutors(spec ipc.Spec, page *ipc.ControlPage, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
 	b := &executors{spec: spec, page: page, pages: []*ipc.ControlPage{page}, command: command, clock: c, log: log}
+	b.active = func(pid int) time.Duration { return activeTime("/proc", pid) }
 	b.allStarts = bucket{every: allStartsEvery, burst: ipc.MaxContexts}
 	b.growths = bucket{every: growthEvery, burst: growthBurst}
 	for i := range b.starts {

@@ -22,8 +22,16 @@ import (
 // stopGrace is the time that an executor has to end by itself.
 const stopGrace = 500 * time.Millisecond
 
-// readyLimit bounds the time in which an executor creates its context on the GPU.
-const readyLimit = 30 * time.Second
+const (
+	// readyLimit bounds the time in which an executor creates its context on the GPU. One whose
+	// threads have used a processor, or waited for one, for more than a slowPart of it is slow, and
+	// gets it again, up to slowLooks times in all: threads with real-time priority leave others a
+	// twentieth of a processor, which a busy host divides among many. One that waits for anything else
+	// hangs.
+	readyLimit = 30 * time.Second
+	slowPart   = 4
+	slowLooks  = 10
+)
 
 // errNoExecutor answers requests to an executor that is gone.
 var errNoExecutor = errors.New("the context has no executor")
@@ -320,8 +328,8 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 	}
 }
 
-// limitStart makes Receive on conn fail after readyLimit, later if memory has to be copied, unless
-// started, which may be called several times, was called. It reports whether that was too late. The
+// limitStart makes Receive on conn fail after readyLimit, later if memory has to be copied or the
+// executor is slow, unless started, which may be called several times, was called. It reports whether that was too late. The
 // executor is asked first what it waits for.
 func (p *process) limitStart(conn *ipc.Conn) (started func() (late bool)) {
 	ctx, cancel := context.WithCancel(context.Background())
@@ -330,11 +338,20 @@ func (p *process) limitStart(conn *ipc.Conn) (started func() (late bool)) {
 	limit := readyLimit + p.returnLimit()
 	go func() {
 		defer close(done)
-		if clock.Sleep(ctx, p.b.clock, limit) != nil {
-			return
+		log := p.b.log.With("context", p.ref.Slot)
+		var active time.Duration
+		for look := 1; ; look++ {
+			if clock.Sleep(ctx, p.b.clock, limit) != nil {
+				return
+			}
+			before := active
+			active = p.b.active(p.executor.pid())
+			if look == slowLooks || active-before <= limit/slowPart {
+				break
+			}
+			log.Info("executor is slow to start", "active", active, "after", time.Duration(look)*limit)
 		}
 		late = true
-		log := p.b.log.With("context", p.ref.Slot)
 		log.Warn("executor was not ready in time", "limit", limit)
 		if p.executor != nil && p.executor.quit(ctx, p.b.clock, log) != nil {
 			return

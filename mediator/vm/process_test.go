@@ -116,6 +116,45 @@ func TestFaultTextStaysWithItsContext(t *testing.T) {
 	}
 }
 
+// TestSlowExecutorIsNotLate checks that an executor that lacks a processor gets more time, as long as it
+// lacks one, though not for ever.
+func TestSlowExecutorIsNotLate(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		slow  int // looks at which it has been active
+		looks int // after which it is late
+	}{{"hangs", 0, 1}, {"is slow and then hangs", 3, 4}, {"is slow for ever", 100, slowLooks}} {
+		t.Run(c.name, func(t *testing.T) {
+			b := testExecutors(t)
+			var now clock.Sim
+			b.clock = &now
+			looks := 0
+			var active time.Duration
+			b.active = func(int) time.Duration {
+				if looks++; looks <= c.slow {
+					active += readyLimit/slowPart + 1
+				} else {
+					active += readyLimit / slowPart
+				}
+				return active
+			}
+			ours, _ := pair(t)
+			done := make(chan error, 1)
+			go func() {
+				_, err := newProcess(b, vgpu.ContextRef{Slot: 1, Generation: 1}).receive(ours)
+				done <- err
+			}()
+			for range c.looks {
+				now.AwaitWaiters(1) // it is not late yet
+				now.Advance(readyLimit)
+			}
+			if err := <-done; !errors.Is(err, os.ErrDeadlineExceeded) || looks != c.looks {
+				t.Errorf("%d looks, error %v", looks, err)
+			}
+		})
+	}
+}
+
 func TestExecutorThatIsNotReadyInTime(t *testing.T) {
 	b := testExecutors(t)
 	var now clock.Sim

@@ -45,6 +45,14 @@ func (b *executors) launch(log *slog.Logger) (_ *started, err error) {
 	return &started{cmd, conn, output}, nil
 }
 
+// pid returns the process's number. A nil s has none, 0.
+func (s *started) pid() int {
+	if s == nil {
+		return 0
+	}
+	return s.cmd.Process.Pid
+}
+
 // end ends a process that serves no context. A nil s is none.
 func (s *started) end() error {
 	if s == nil {
