@@ -64,7 +64,7 @@ among several programs. Without a command it serves.`,
 	f.StringVar(&o.access, "access", "any", "how to reach devices: "+strings.Join(wayNames(), ", "))
 	cli.CompleteFlag(root, "access", wayNames()...)
 	root.Flags().AddFlagSet(serve.Flags())
-	root.AddCommand(serve, newList(&o), newStatus(&o), newCheck(&o), newDoctor(&o), cli.NewMan(root, "8"))
+	root.AddCommand(serve, newList(&o), newStatus(&o), newCheck(&o), newCard(&o), newDoctor(&o), cli.NewMan(root, "8"))
 	return root
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -55,11 +53,5 @@ func runCard(c *cobra.Command, v api.VM, argv []string) (err error) {
 		return fmt.Errorf("%s: %w", v.Name, err)
 	}
 	defer func() { err = errors.Join(err, area.Close()) }()
-	cmd := exec.CommandContext(c.Context(), argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, c.OutOrStdout(), c.ErrOrStderr()
-	eventarea.Give(cmd, area)
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w", argv[0], err)
-	}
-	return nil
+	return eventarea.Run(c.Context(), area, argv, c.OutOrStdout(), c.ErrOrStderr())
 }

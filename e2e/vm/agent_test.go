@@ -69,7 +69,7 @@ func (m *machine) prepared(n int) (all []agent.Device) {
 }
 
 // TestAgent has the agent find a virtual GPU, check it by vfio-pci and by polling, share it, lose a
-// second one, and clear what a program leaves.
+// second one, and clear what a program leaves. A program launches events; a card can't.
 func TestAgent(t *testing.T) {
 	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	m := boot(t, h, qemu.Options{SparePorts: 1}, h.NewVM(api.VMSpec{Name: "vm1"}))
@@ -92,12 +92,14 @@ func TestAgent(t *testing.T) {
 			t.Logf("%-8s launch, by %-9s after %-4v p50 %-12v p99 %v", c.access, l.Wait, l.Pause, l.P50, l.P99)
 		}
 	}
+	m.launchesEvents()
 	// The kernel waits for programs that have a device open by vfio-pci: they must close it.
 	m.unplugged("--access=vfio", "--shared")
 	m.killed()
 }
 
-// TestAgentWithoutIOMMU has a guest in which vfio-pci can't be used: it polls.
+// TestAgentWithoutIOMMU has a guest in which vfio-pci can't be used: it polls. There a card in the
+// guest launches event kernels, too.
 func TestAgentWithoutIOMMU(t *testing.T) {
 	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	m := bootWith(t, h, qemu.Options{SparePorts: 1}, h.NewVM(api.VMSpec{Name: "vm1"}))
@@ -109,6 +111,10 @@ func TestAgentWithoutIOMMU(t *testing.T) {
 	if r := m.check("--access", "polling"); !r[0].OK {
 		t.Errorf("check: %+v", r)
 	}
+	g := m.startPinger()
+	g.card()
+	g.launched(eventsInVM, eventsInVM)
+	g.end()
 	// A program that polls gets an error when its device goes away.
 	m.unplugged("--access=polling", "--shared")
 }

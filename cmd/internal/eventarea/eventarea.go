@@ -1,10 +1,12 @@
 // Package eventarea hands a guest's event area (BAR4), and nothing else of the guest's, to a program
-// of the host that stands in for a network card.
+// that stands in for a network card.
 package eventarea
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -54,6 +56,17 @@ func advise(err error) error {
 		return fmt.Errorf("%w; run as root", err)
 	}
 	return err
+}
+
+// Run runs a program with the area until it or ctx ends.
+func Run(ctx context.Context, area *os.File, argv []string, out, errs io.Writer) error {
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, out, errs
+	Give(cmd, area)
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s: %w", argv[0], err)
+	}
+	return nil
 }
 
 // Give has cmd get the area as its only descriptor beside the standard ones. cmd ends with its parent.

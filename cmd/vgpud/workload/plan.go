@@ -48,6 +48,8 @@ type Plan struct {
 	Job *Job `json:"job,omitempty"`
 	// Begin asks for a [BeginReport], instead of work.
 	Begin *Begin `json:"begin,omitempty"`
+	// Events asks for launches of event kernels, instead of work: each answers with an [EventsReport].
+	Events *Events `json:"events,omitempty"`
 	// Idle creates a context and channels, reports, and then does nothing: it shows the cost of an
 	// idle guest.
 	Idle bool `json:"idle,omitempty"`

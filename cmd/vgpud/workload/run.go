@@ -40,6 +40,9 @@ func Run(ctx context.Context, p Plan, out io.Writer) error {
 }
 
 func runPlan(ctx context.Context, p Plan, out io.Writer) error {
+	if p.Events != nil && p.Events.Card != nil { // it reaches no device
+		return p.Events.play(ctx, out)
+	}
 	bus, err := p.bus(ctx)
 	if err != nil {
 		return err
@@ -60,8 +63,11 @@ func runPlan(ctx context.Context, p Plan, out io.Writer) error {
 		return errors.Join(err, bus.Close())
 	}
 	return withContext(ctx, bus, o, func(gpu *driver.Context) error {
-		if p.Solo > 0 {
+		switch {
+		case p.Solo > 0:
 			return p.measureSolo(ctx, gpu, out)
+		case p.Events != nil:
+			return p.Events.serve(ctx, gpu, out)
 		}
 		return p.work(ctx, gpu, out)
 	})

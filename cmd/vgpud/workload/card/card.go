@@ -22,13 +22,12 @@ import (
 	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
 	"vgpud/internal/futex"
-	"vgpud/internal/memfd"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/vgpu/abi/eventqueue"
 )
 
 // AreaVariable is the environment variable with the number of the event area's descriptor, which
-// `vgpuctl card` sets.
+// `vgpuctl card` and `vgpu-agent card` set.
 const AreaVariable = "VGPU_EVENT_AREA"
 
 const (
@@ -82,11 +81,12 @@ func Register(ctx context.Context, c *driver.Context) (*driver.EventKernel, erro
 func Inherited() ([]byte, error) {
 	fd, err := strconv.Atoi(os.Getenv(AreaVariable))
 	if err != nil {
-		return nil, fmt.Errorf("%s is %q: start this program by `vgpuctl card`", AreaVariable, os.Getenv(AreaVariable))
+		return nil, fmt.Errorf("%s is %q: start this program by `vgpuctl card` or `vgpu-agent card`", AreaVariable, os.Getenv(AreaVariable))
 	}
 	f := os.NewFile(uintptr(fd), "event area")
-	if err := memfd.Check(f, abi.EventAreaBytes); err != nil {
-		return nil, errors.Join(err, f.Close())
+	// On the host it is a file in memory, in a guest a resource of a PCI device.
+	if info, err := f.Stat(); err != nil || info.Size() != abi.EventAreaBytes {
+		return nil, errors.Join(fmt.Errorf("descriptor %d is no event area of %d bytes", fd, abi.EventAreaBytes), err, f.Close())
 	}
 	area, err := unix.Mmap(fd, 0, abi.EventAreaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
