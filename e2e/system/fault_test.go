@@ -128,6 +128,10 @@ func TestMemoryLimit(t *testing.T) {
 
 	// A second context gets what the first one leaves.
 	other := contextOf(t, dev)
+	both, err := proc.Children(h.VM("guest").PID)
+	if err != nil {
+		t.Fatal(err)
+	}
 	left := func(c *driver.Context) uint64 {
 		t.Helper()
 		free, _, err := c.MemInfo(ctx)
@@ -157,10 +161,6 @@ func TestMemoryLimit(t *testing.T) {
 	}
 
 	// When an executor dies, the other context gets its memory.
-	both, err := proc.Children(h.VM("guest").PID)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, pid := range both {
 		if slices.Contains(first, pid) {
 			continue
