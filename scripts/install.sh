@@ -225,7 +225,7 @@ else
 		'libvirt runs this program as QEMU on hosts of Nova, where deploy/nova/install.sh has put a link to it. It appends what the libvirt hook wrote for the domain, and becomes QEMU. With the one argument --vgpu-qemu it prints which. /etc/vgpud/qemu.yaml may name another QEMU (qemu) and the directory of the daemon (run_dir).'
 	formats
 	docs vgpud install operations nova other-engines placement domain-xml gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
-		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge,edge-gpu}
+		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge,edge-gpu,nova-scale}
 	# What an administrator runs or copies from, on hosts of OpenStack.
 	for f in deploy/nova/*; do
 		case $f in

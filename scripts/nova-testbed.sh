@@ -12,6 +12,10 @@
 #   nova-testbed.sh run COMMAND...   runs a command of this machine in the test bed's network
 #   nova-testbed.sh on HOST COMMAND...
 #                  runs a command among the files of "control" or "host1", "host2"
+#   nova-testbed.sh end SERVICE      kills a service (logs names them), but not what it started
+#   nova-testbed.sh launch SERVICE   starts it again; restart does both
+#   nova-testbed.sh down HOST        ends all of a host's processes, as if it lost its power
+#   nova-testbed.sh up HOST          starts it again
 #   nova-testbed.sh versions         the packages' versions that matter
 #   nova-testbed.sh stop             ends all of its processes and removes what they wrote
 #
@@ -29,7 +33,7 @@ deps=${VGPUD_NOVA_DEPS:-${XDG_CACHE_HOME:-${HOME:?neither VGPUD_NOVA_DEPS nor HO
 bed=${VGPUD_NOVA_BED:-$deps/bed}
 
 usage() {
-	sed -n 's/^# \{0,1\}//; 2,25p' "$0" >&2
+	sed -n 's/^# \{0,1\}//; 2,29p' "$0" >&2
 	exit 2
 }
 
@@ -122,10 +126,25 @@ logs() {
 	if [ $# = 0 ]; then ls "$bed/log"; else cat "$bed/log/$1"; fi
 }
 
+# request has the first process do something to a service or a host.
+request() {
+	local answer pid
+	pid=$(running) || die "it does not run: \`$0 start\`"
+	answer=$(mktemp -u "$bed/answer.XXXXXX")
+	echo "$answer $1 $2" >"$bed/requests"
+	until [ -e "$answer" ]; do
+		kill -0 "$pid" || die "it ended: see $bed/log/first"
+		sleep 0.1
+	done
+	[ "$(cat "$answer")" = 0 ] || die "$1 $2: see $bed/log/first"
+	rm "$answer"
+}
+
 command=${1:-}
 [ $# = 0 ] || shift
 case $command in
 start | stop | status | logs | versions) $command "$@" ;;
+end | launch | restart | down | up) request "$command" "${1:?$command what?}" ;;
 run) enter --net -- "$@" ;;
 on)
 	[ $# -ge 2 ] || usage

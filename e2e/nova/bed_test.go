@@ -27,6 +27,9 @@ var (
 // timeout bounds any wait for the test bed, on a busy machine.
 const timeout = 2 * time.Minute
 
+// slowTimeout bounds any wait for guests, whose instructions are translated.
+const slowTimeout = 15 * time.Minute
+
 // bed is a test bed that runs.
 type bed struct {
 	tb  testing.TB
@@ -136,9 +139,20 @@ func (b *bed) dial(ctx context.Context, network, address string) (c net.Conn, er
 // until waits until ok returns no error.
 func until(tb testing.TB, what string, ok func() error) {
 	tb.Helper()
+	untilWithin(tb, timeout, what, ok)
+}
+
+// untilSlow is until for what guests without KVM do.
+func untilSlow(tb testing.TB, what string, ok func() error) {
+	tb.Helper()
+	untilWithin(tb, slowTimeout, what, ok)
+}
+
+func untilWithin(tb testing.TB, bound time.Duration, what string, ok func() error) {
+	tb.Helper()
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(timeout)
+	limit := time.After(bound)
 	for {
 		err := ok()
 		if err == nil {

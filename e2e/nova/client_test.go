@@ -26,13 +26,15 @@ type client struct {
 	http    *http.Client
 	token   string
 	project string
+	// microversion is that of Placement's API.
+	microversion string
 }
 
 // newClient logs a user in.
 func newClient(b *bed, user, project string) *client {
 	b.tb.Helper()
 	t := &http.Transport{DialContext: b.dial, DisableKeepAlives: true}
-	c := &client{tb: b.tb, http: &http.Client{Transport: t, Timeout: timeout}}
+	c := &client{tb: b.tb, http: &http.Client{Transport: t, Timeout: timeout}, microversion: microversion}
 	type named struct {
 		Name   string            `json:"name,omitempty"`
 		ID     string            `json:"id,omitempty"`
@@ -95,7 +97,7 @@ func (c *client) send(method, url string, body any) answer {
 	}
 	r.Header.Set("Accept", "application/json")
 	// Nova's own reads flavors' extra specs by 2.61; each service ignores the other's.
-	r.Header.Add("OpenStack-API-Version", "placement "+microversion)
+	r.Header.Add("OpenStack-API-Version", "placement "+c.microversion)
 	r.Header.Add("OpenStack-API-Version", "compute 2.90")
 	if c.token != "" {
 		r.Header.Set("X-Auth-Token", c.token)

@@ -28,12 +28,7 @@ func TestMain(m *testing.M) {
 func TestInstances(t *testing.T) {
 	b := startBed(t, 0, 2)
 	admin := newClient(b, "admin", "admin")
-	until(t, "four GPUs in Placement", func() error {
-		if n := len(addedTo(t, admin, "host1")) + len(addedTo(t, admin, "host2")); n != 4 {
-			return fmt.Errorf("there are %d", n)
-		}
-		return nil
-	})
+	awaitGPUs(t, admin, 4, "host1", "host2")
 	disk := image(t, admin, "empty", make([]byte, 1<<20), map[string]string{"hw_machine_type": "q35"})
 	quarter, most := flavor(t, admin, 25, 256), flavor(t, admin, 60, 512)
 	var gpus []string // HOST/GPU
@@ -95,16 +90,7 @@ func TestInstances(t *testing.T) {
 	}
 
 	// A GPU that is cordoned is given nothing new, and what runs on it stays.
-	on := onlyVM(t, b, s).GPU
-	b.on(s.Host, "/opt/vgpud/vgpuctl", "cordon", "gpu", on)
-	until(t, "all of its shares reserved", func() error {
-		var now inventories
-		admin.must(http.MethodGet, placementURL+"/resource_providers/"+providerUUID(nodeOf(t, admin, s.Host).UUID, on)+"/inventories", nil, &now)
-		if i := now.Inventories[share]; i.Reserved != i.Total {
-			return fmt.Errorf("%d of %d are reserved", i.Reserved, i.Total)
-		}
-		return nil
-	})
+	on := cordon(t, b, admin, s)
 	for i := range 3 {
 		q := boot(t, admin, fmt.Sprintf("quarter%d", i), quarter, disk)
 		active(t, q)
@@ -119,16 +105,62 @@ func TestInstances(t *testing.T) {
 	// In the end nothing is left.
 	for _, s := range instances {
 		remove(t, admin, s.ID)
-		if a := allocated(t, admin, s.ID); len(a) > 0 {
+	}
+	nothingLeft(t, b, admin, instances, "host1", "host2")
+}
+
+// awaitGPUs waits until hosts have told Placement of so many GPUs together.
+func awaitGPUs(t *testing.T, c *client, want int, hosts ...string) {
+	t.Helper()
+	until(t, "the GPUs in Placement", func() error {
+		n := 0
+		for _, host := range hosts {
+			n += len(addedTo(t, c, host))
+		}
+		if n != want {
+			return fmt.Errorf("there are %d", n)
+		}
+		return nil
+	})
+}
+
+// cordon takes the GPU of an instance out of use for new ones, and waits until Placement knows. It
+// returns the GPU's name.
+func cordon(t *testing.T, b *bed, c *client, s server) (gpu string) {
+	t.Helper()
+	gpu = onlyVM(t, b, s).GPU
+	b.on(s.Host, "/opt/vgpud/vgpuctl", "cordon", "gpu", gpu)
+	until(t, "all of its shares reserved", func() error {
+		var now inventories
+		c.must(http.MethodGet, placementURL+"/resource_providers/"+providerUUID(nodeOf(t, c, s.Host).UUID, gpu)+"/inventories", nil, &now)
+		if i := now.Inventories[share]; i.Reserved != i.Total {
+			return fmt.Errorf("%d of %d are reserved", i.Reserved, i.Total)
+		}
+		return nil
+	})
+	return gpu
+}
+
+// nothingLeft fails the test unless of these instances, which are deleted, and of all others nothing is
+// left on hosts: no allocation, virtual GPU, file, or process of a guest. A software GPU frees memory with
+// the process that has it.
+func nothingLeft(t *testing.T, b *bed, c *client, instances []server, hosts ...string) {
+	t.Helper()
+	for _, s := range instances {
+		if a := allocated(t, c, s.ID); len(a) > 0 {
 			t.Errorf("instance %s is gone, and its allocation is not: %v", s.ID, a)
 		}
 	}
-	for _, host := range []string{"host1", "host2"} {
+	for _, host := range hosts {
 		if left := vms(t, b, host); len(left) > 0 {
 			t.Errorf("%s has virtual GPUs of no instance: %+v", host, left)
 		}
 		if left := b.on(host, "find", "/run/vgpud/domains", "-mindepth", "1"); left != "" {
 			t.Errorf("%s has %s", host, left)
+		}
+		// Numbers of confinement.uids, of which the first is the software GPUs' group.
+		if left := b.on(host, "find", "/proc", "-maxdepth", "1", "-uid", "+1879048192", "-uid", "-1879052288"); left != "" {
+			t.Errorf("%s has processes of guests: %s", host, left)
 		}
 	}
 }

@@ -119,9 +119,9 @@ func other(t *testing.T, c *client, s server, gpus []provider) provider {
 }
 
 // addedTo returns the UUIDs of the providers under a host's compute node.
-func addedTo(t *testing.T, c *client, host string) (ids []string) {
-	t.Helper()
-	node := nodeOf(t, c, host)
+func addedTo(tb testing.TB, c *client, host string) (ids []string) {
+	tb.Helper()
+	node := nodeOf(tb, c, host)
 	var found struct {
 		Providers []provider `json:"resource_providers"`
 	}

@@ -80,14 +80,20 @@ func addGPUs(tb testing.TB, c *client, host string) []provider {
 	}
 	var gpus []provider
 	for _, gpu := range []string{"gpu0", "gpu1"} {
-		p := provider{UUID: providerUUID(node.UUID, gpu), Name: host + "_vgpud_" + gpu, Parent: node.UUID}
-		at := placementURL + "/resource_providers/" + p.UUID
-		c.must(http.MethodPost, placementURL+"/resource_providers", map[string]string{"name": p.Name, "uuid": p.UUID, "parent_provider_uuid": p.Parent}, &p)
-		c.must(http.MethodPut, at+"/inventories", gpuInventories(p.Generation, 0), nil)
-		c.must(http.MethodPut, at+"/traits", map[string]any{"resource_provider_generation": p.Generation + 1, "traits": []string{"CUSTOM_VGPUD", "CUSTOM_VGPUD_SOFTGPU"}}, nil)
-		gpus = append(gpus, p)
+		gpus = append(gpus, postGPU(tb, c, node, gpu))
 	}
 	return gpus
+}
+
+// postGPU adds a GPU to a compute node, as vgpu-placement would.
+func postGPU(tb testing.TB, c *client, node provider, gpu string) provider {
+	tb.Helper()
+	p := provider{UUID: providerUUID(node.UUID, gpu), Name: node.Name + "_vgpud_" + gpu, Parent: node.UUID}
+	at := placementURL + "/resource_providers/" + p.UUID
+	c.must(http.MethodPost, placementURL+"/resource_providers", map[string]string{"name": p.Name, "uuid": p.UUID, "parent_provider_uuid": p.Parent}, &p)
+	c.must(http.MethodPut, at+"/inventories", gpuInventories(p.Generation, 0), nil)
+	c.must(http.MethodPut, at+"/traits", map[string]any{"resource_provider_generation": p.Generation + 1, "traits": []string{"CUSTOM_VGPUD", "CUSTOM_VGPUD_SOFTGPU"}}, nil)
+	return p
 }
 
 // reserve keeps so many shares of a GPU from instances.

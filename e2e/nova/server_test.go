@@ -44,12 +44,18 @@ type server struct {
 	} `json:"fault"`
 }
 
-// boot asks for an instance and waits until it is ACTIVE or in ERROR.
-func boot(tb testing.TB, c *client, name, flavor, image string) server {
+// order asks for an instance.
+func order(tb testing.TB, c *client, name, flavor, image string) server {
 	tb.Helper()
 	var made struct{ Server server }
 	c.must(http.MethodPost, novaURL+"/servers", map[string]any{"server": map[string]any{"name": name, "flavorRef": flavor, "imageRef": image, "networks": "none"}}, &made)
-	return settle(tb, c, made.Server.ID)
+	return made.Server
+}
+
+// boot asks for an instance and waits until it is ACTIVE or in ERROR.
+func boot(tb testing.TB, c *client, name, flavor, image string) server {
+	tb.Helper()
+	return settle(tb, c, order(tb, c, name, flavor, image).ID)
 }
 
 // settle waits until an instance is in a state that it stays in.

@@ -20,6 +20,12 @@ trap 'exit 0' TERM INT
 . scripts/nova/configure.sh
 . scripts/nova/host.sh
 
+# volatile mounts what is empty whenever a machine starts, under $at.
+volatile() {
+	mount -t tmpfs -o mode=755 tmpfs "$at/run"
+	mkdir -p "$at/run"/{nova,libvirt,vgpud,lock}
+}
+
 # layer mounts at $2 the unpacked packages below a layer of its own, $1.
 layer() {
 	mkdir -p "$1/upper" "$1/work" "$2"
@@ -28,24 +34,73 @@ layer() {
 	# Without its submounts, which are the host's control groups.
 	mount --bind /sys "$2/sys"
 	mount --rbind /dev "$2/dev"
-	mount -t tmpfs -o mode=755 tmpfs "$2/run"
-	mkdir -p "$2/run"/{nova,libvirt,vgpud,lock}
+	at=$2 volatile
 	mount --bind "$state/srv" "$2/srv"
 }
 
-# inside runs a program under the root directory, or under $at, as a machine of the name $as.
-inside() {
-	local name=()
-	[ -z "${as:-}" ] || name=(name_then "$as")
-	"${name[@]}" env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 \
-		chroot "${at:-$root}" "$@"
+# prepare sets command to what runs a program under the root directory, or under $at, as a machine
+# of the name $as.
+prepare() {
+	command=()
+	# shellcheck disable=SC2016 # the inner shell expands it
+	[ -z "${as:-}" ] || command=(unshare --uts sh -c 'hostname "$1"; shift; exec "$@"' uts "$as")
+	command+=(env -i PATH=/usr/local/bin:/usr/sbin:/usr/bin HOME=/root LANG=C.UTF-8 PYTHONDONTWRITEBYTECODE=1 chroot "${at:-$root}" "$@")
 }
+
+# inside runs such a program.
+inside() {
+	local command
+	prepare "$@"
+	"${command[@]}"
+}
+
+# The services: their commands, quoted, and their processes.
+declare -A service_command service_process
 
 # service starts a program that keeps running, $1.
 service() {
-	local name=$1
+	local name=$1 command
 	shift
-	inside "$@" >>"$state/log/$name" 2>&1 </dev/null &
+	prepare "$@"
+	service_command[$name]=${command[*]@Q}
+	launch "$name"
+}
+
+# launch starts a service that is known.
+launch() {
+	local command
+	eval "command=(${service_command[$1]})"
+	"${command[@]}" >>"$state/log/$1" 2>&1 </dev/null 3>&- &
+	service_process[$1]=$!
+}
+
+# end kills a service. What it has started goes on.
+end() {
+	local pid=${service_process[$1]:?no service is called $1}
+	# It may have ended by itself.
+	kill -KILL "$pid" 2>/dev/null || return 0
+	while kill -0 "$pid" 2>/dev/null; do sleep 0.05; done
+}
+
+# restart kills a service and starts it again.
+restart() {
+	end "$1"
+	launch "$1"
+}
+
+# down has all processes of a host end at once, as if it lost its power.
+down() {
+	local at=$state/$1/root p
+	for p in /proc/[0-9]*; do
+		[ "$(readlink "$p/root")" != "$at" ] || kill -KILL "${p#/proc/}" 2>/dev/null || true
+	done
+	umount -l "$at/run"
+}
+
+# up starts a host that is down.
+up() {
+	at=$state/$1/root volatile
+	host_services "${1#host}"
 }
 
 # until_ok waits until the rest of its arguments succeed, which is about $1.
@@ -168,6 +223,16 @@ control
 for ((n = 1; n <= fakes; n++)); do fake "$n"; done
 for ((n = 1; n <= hosts; n++)); do host "$n"; done
 until_ok "$fakes + $hosts compute nodes" known
+# Requests of nova-testbed.sh: a line with a file for the exit status, and one of the functions end,
+# launch, restart, down and up with its argument. As the first process this shell is the parent of
+# whatever loses its own; it reaps those meanwhile.
+mkfifo "$state/requests"
+exec 3<>"$state/requests"
 date +%s >"$state/ready"
-# As the first process this shell is the parent of whatever loses its own, and reaps it.
-while true; do wait -n || true; sleep 1 & wait $! || true; done
+while true; do
+	read -r -u 3 answer request argument || continue
+	rc=0
+	"$request" "$argument" || rc=$?
+	echo "$rc" >"$answer.new"
+	mv "$answer.new" "$answer"
+done

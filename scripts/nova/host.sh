@@ -10,20 +10,14 @@ on_host() {
 	at=$state/host$n/root service "host$n-$name" "$@"
 }
 
-# name_then runs its arguments in a chroot as a machine of another name.
-name_then() {
-	local name=$1
-	shift
-	# shellcheck disable=SC2016 # the inner shell expands it
-	unshare --uts sh -c 'hostname "$1"; shift; exec "$@"' uts "$name" "$@"
-}
-
 # host starts the n-th compute node with VMs.
 host() {
 	local n=$1 at=$state/host$1/root
 	layer "$state/host$n" "$at"
 	configure "$at"
-	mkdir -p "$at"/opt/{vgpud,deploy} "$at"/etc/{vgpud,nova} "$at"/var/lib/nova/instances
+	mkdir -p "$at"/opt/{vgpud,deploy} "$at"/etc/{vgpud,nova} "$at"/var/lib/nova/instances "$state/instances"
+	# As on shared storage: an instance goes to another host without a copy of its disk.
+	mount --bind "$state/instances" "$at/var/lib/nova/instances"
 	mount --bind "$programs" "$at/opt/vgpud"
 	mount --bind deploy "$at/opt/deploy"
 	cat >"$at/etc/libvirt/qemu.conf" <<-END
@@ -74,12 +68,18 @@ host() {
 	echo 'nova: {}' >"$at/etc/vgpud/hook.yaml"
 	ln -sfn /opt/vgpud/vgpu-hook "$at/etc/libvirt/hooks/qemu.d/50-vgpu"
 	at=$at inside sh /opt/deploy/nova/install.sh --program /opt/vgpud/vgpu-qemu >>"$state/log/host$n-install" 2>&1
-	on_host "$n" gpu0 /opt/vgpud/vgpud softgpu --socket /run/vgpud/gpu0.sock
-	on_host "$n" gpu1 /opt/vgpud/vgpud softgpu --socket /run/vgpud/gpu1.sock
+	host_services "$n"
+}
+
+# host_services starts what runs on the n-th compute node, under $at.
+host_services() {
+	local n=$1
+	on_host "$n" gpu0 /opt/vgpud/vgpud softgpu --warp-time 500ns --socket /run/vgpud/gpu0.sock
+	on_host "$n" gpu1 /opt/vgpud/vgpud softgpu --warp-time 500ns --socket /run/vgpud/gpu1.sock
 	on_host "$n" virtlogd virtlogd
 	as=host$n on_host "$n" libvirtd libvirtd
-	until_ok "libvirtd of host$n" [ -S "$at/run/libvirt/libvirt-sock" ]
-	until_ok "GPUs of host$n" [ -S "$at/run/vgpud/gpu0.sock" -a -S "$at/run/vgpud/gpu1.sock" ]
+	until_ok "libvirtd of host$n" [ -S "$at/run/libvirt/libvirt-sock" ] || return
+	until_ok "GPUs of host$n" [ -S "$at/run/vgpud/gpu0.sock" -a -S "$at/run/vgpud/gpu1.sock" ] || return
 	on_host "$n" vgpud /opt/vgpud/vgpud serve --config /etc/vgpud/vgpud.yaml
 	as=host$n on_host "$n" placement /opt/vgpud/vgpu-placement serve
 	as=host$n on_host "$n" compute nova-compute --config-file /etc/nova/nova.conf --config-file /etc/nova/host.conf
