@@ -86,7 +86,9 @@ func Build(m *ptx.Module, k *Kernel, find func(name string) (variables.Place, er
 		return nil, &Refusal{Detail: fmt.Sprintf("it calls %s, whose text the driver writes out when a kernel has ended, from the kernel's own module", name)}
 	}
 	raise(made)
-	coherent(made)
+	if fetch := coherent(made); fetch != "" {
+		return nil, &Refusal{Detail: fmt.Sprintf("%s goes through a cache that is kept while a kernel runs, and a dispatcher is one kernel over many events", fetch)}
+	}
 	d := &Dispatcher{Registers: r.Registers}
 	text := made.String()
 	prefix := "vgpud_dispatch"
@@ -120,8 +122,9 @@ func prints(m *ptx.Module) string {
 
 // coherent has a kernel's loads see what was written before its event. To the compiler ld.global.nc and
 // ldu say that nobody writes what they load while a kernel runs: between two events of a dispatcher, which is one
-// kernel, anybody may. m is a copy.
-func coherent(m *ptx.Module) {
+// kernel, anybody may. It returns an instruction that has no such form, because it fetches from a texture or
+// a surface (CUDA C++ Programming Guide, "Read/Write Coherency"), or "". m is a copy.
+func coherent(m *ptx.Module) (fetch string) {
 	var block func(b *ptx.Block)
 	block = func(b *ptx.Block) {
 		for _, s := range b.Stmts {
@@ -134,6 +137,8 @@ func coherent(m *ptx.Module) {
 					s.Modifiers = slices.DeleteFunc(slices.Clone(s.Modifiers), func(m string) bool { return m == "nc" })
 				case s.Opcode == "ldu":
 					s.Opcode = "ld"
+				case s.Opcode == "tex", s.Opcode == "tld4", s.Opcode == "suld":
+					fetch = s.Opcode
 				}
 			}
 		}
@@ -143,6 +148,7 @@ func coherent(m *ptx.Module) {
 			block(f.Body)
 		}
 	}
+	return fetch
 }
 
 // raise has the module say the least version and architecture that the dispatcher's memory model

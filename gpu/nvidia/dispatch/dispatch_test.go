@@ -430,6 +430,8 @@ func TestRefused(t *testing.T) {
 		{"variable", ".global .u32 v;\n.visible .entry k(.param .u64 p) { st.global.u32 [v], 1; ret; }", "no-address: v: not found"},
 		{"printing", ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n.visible .entry k(.param .u64 p) { .param .b32 r; .param .b64 f; .param .b64 a; call (r), vprintf, (f, a); ret; }", "it calls vprintf"},
 		{"texture", ".global .texref v;\n.visible .entry k(.param .u64 p) { .reg .b64 %rd; mov.u64 %rd, v; ret; }", variables.Texture.String()},
+		{"bindless texture", ".visible .entry k(.param .u64 p) { .reg .b64 %rd; .reg .b32 %r<2>; .reg .f32 %f<4>; ld.param.u64 %rd, [p]; mov.b32 %r0, 0; { tex.2d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%rd, {%r0, %r0}]; } ret; }", "tex goes through a cache"},
+		{"bindless surface", ".visible .entry k(.param .u64 p) { .reg .b64 %rd; .reg .b32 %r<2>; ld.param.u64 %rd, [p]; mov.b32 %r0, 0; suld.b.1d.b32.trap %r1, [%rd, {%r0}]; ret; }", "suld goes through a cache"},
 		{"parameters", ".visible .entry k(.param .u32 p) { ret; }", "4 bytes of parameters"},
 		{"none", ".visible .entry other(.param .u64 p) { ret; }", "not found"},
 		{"exit in a function", ".func f() { exit; }\n.visible .entry k(.param .u64 p) { call f, (); ret; }", callable.ExitInFunction.String()},
