@@ -142,7 +142,7 @@ system-deps: build-deps
 
 # A real Nova and Placement on this machine, as root: instances by GPU shares, and whether Placement
 # still answers as recorded. NOVAFLAGS="-run Placement" chooses, -update records anew.
-test-nova: build nova-deps
+test-nova: build nova-deps vm-deps
 	$(GO) test -tags $(TAGS) -count 1 -timeout 60m ./e2e/nova -nova $(NOVAFLAGS)
 
 # How long Placement takes to say where flavors fit among 1,000 hosts with 8 GPUs each, to docs/results.

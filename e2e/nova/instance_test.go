@@ -158,12 +158,32 @@ func nothingLeft(t *testing.T, b *bed, c *client, instances []server, hosts ...s
 		if left := b.on(host, "find", "/run/vgpud/domains", "-mindepth", "1"); left != "" {
 			t.Errorf("%s has %s", host, left)
 		}
-		// Numbers of confinement.uids, of which the first is the software GPUs' group.
-		if left := b.on(host, "find", "/proc", "-maxdepth", "1", "-uid", "+1879048192", "-uid", "-1879052288"); left != "" {
-			t.Errorf("%s has processes of guests: %s", host, left)
-		}
 	}
+	// The hosts' processes have numbers of one kind. Each vgpud has at most one process ahead for its next
+	// guest; "vm" is its last argument. A process that was told to end may take a moment.
+	until(t, "the end of all processes of guests", func() error {
+		ahead := 0
+		for line := range strings.Lines(b.on(hosts[0], "sh", "-c", guestProcesses)) {
+			args := strings.Fields(line)
+			switch {
+			case len(args) == 0: // it has just ended
+			case args[len(args)-1] == "vm":
+				ahead++
+			default:
+				return fmt.Errorf("one is left: %s", line)
+			}
+		}
+		if ahead > len(hosts) {
+			return fmt.Errorf("%d hosts have %d processes ahead", len(hosts), ahead)
+		}
+		return nil
+	})
 }
+
+// guestProcesses prints the command lines of processes with users of confinement.uids, of which the first
+// is the software GPUs' group.
+const guestProcesses = `for p in $(find /proc -maxdepth 1 -uid +1879048192 -uid -1879052288); do
+	tr '\0' ' ' <$p/cmdline 2>/dev/null && echo; done; true`
 
 // on runs a command on a host and returns its output.
 func (b *bed) on(host string, args ...string) string {

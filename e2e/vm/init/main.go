@@ -42,7 +42,7 @@ func main() {
 	}
 }
 
-// run sets the guest up and serves the host; it returns only on an error.
+// run sets the guest up and serves the host, or works unattended; it returns only on an error.
 func run() error {
 	if err := mountAll(); err != nil {
 		return err
@@ -57,6 +57,9 @@ func run() error {
 	children := newChildren()
 	if err := startAgent(children); err != nil {
 		log.Print(err)
+	}
+	if _, err := os.Stat(plan); err == nil {
+		return unattended(children)
 	}
 	return serve(children)
 }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+
+	"vgpud/vfio/qemu/console"
+)
+
+const (
+	// plan is the work of a guest to which nobody sends requests, because its host gives it one
+	// serial port only. An initramfs that has this file makes such a guest.
+	plan = "/plan.json"
+	// worker does the work that its standard input describes.
+	worker = "/bin/demoguest"
+)
+
+// unattended has the worker do the plan, and report on the kernel's console, until the power button
+// is pressed; it returns only on an error. A worker that ends does not end the guest.
+func unattended(c *children) error {
+	f, err := os.Open(plan)
+	if err != nil {
+		return err
+	}
+	p, err := c.start([]string{worker}, nil, [3]*os.File{f, os.Stdout, os.Stderr})
+	if err != nil {
+		return fmt.Errorf("start %s: %w", worker, err)
+	}
+	go func() {
+		status := <-p.status
+		log.Printf("%s has ended: %s", worker, describeStatus(status))
+	}()
+	button, err := os.Open(powerButton)
+	if err != nil {
+		log.Printf("the power button is not heard: %v", err)
+		select {}
+	}
+	if err := awaitPress(button); err != nil {
+		return fmt.Errorf("%s: %w", powerButton, err)
+	}
+	log.Print("the power button was pressed")
+	return power(console.PowerOff)
+}
+
+// powerButton is the only input device of a guest: its modules are button and evdev.
+const powerButton = "/dev/input/event0"
+
+// struct input_event of 64-bit Linux: a time, and then type, code and value.
+const (
+	inputEventSize = 24
+	evKey          = 1   // EV_KEY
+	keyPower       = 116 // KEY_POWER
+)
+
+// awaitPress reads input events until KEY_POWER is pressed.
+func awaitPress(r io.Reader) error {
+	var e [inputEventSize]byte
+	for {
+		if _, err := io.ReadFull(r, e[:]); err != nil {
+			if errors.Is(err, io.EOF) {
+				return io.ErrUnexpectedEOF
+			}
+			return err
+		}
+		kind, code, value := binary.LittleEndian.Uint16(e[16:]), binary.LittleEndian.Uint16(e[18:]), binary.LittleEndian.Uint32(e[20:])
+		if kind == evKey && code == keyPower && value == 1 {
+			return nil
+		}
+	}
+}
