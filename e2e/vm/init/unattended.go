@@ -7,6 +7,8 @@ import (
 	"io"
 	"log"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"vgpud/vfio/qemu/console"
 )
@@ -34,20 +36,37 @@ func unattended(c *children) error {
 		status := <-p.status
 		log.Printf("%s has ended: %s", worker, describeStatus(status))
 	}()
-	button, err := os.Open(powerButton)
+	button, err := openPowerButton("/")
 	if err != nil {
 		log.Printf("the power button is not heard: %v", err)
 		select {}
 	}
 	if err := awaitPress(button); err != nil {
-		return fmt.Errorf("%s: %w", powerButton, err)
+		return fmt.Errorf("%s: %w", button.Name(), err)
 	}
 	log.Print("the power button was pressed")
 	return power(console.PowerOff)
 }
 
-// powerButton is the only input device of a guest: its modules are button and evdev.
-const powerButton = "/dev/input/event0"
+// openPowerButton opens the input device of the power button, which the modules button and evdev make,
+// under a root directory. A guest may have keyboards, too.
+func openPowerButton(root string) (*os.File, error) {
+	names, err := filepath.Glob(filepath.Join(root, "sys/class/input/event*/device/name"))
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range names {
+		name, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		if strings.TrimSpace(string(name)) == "Power Button" {
+			event := filepath.Base(filepath.Dir(filepath.Dir(path)))
+			return os.Open(filepath.Join(root, "dev/input", event))
+		}
+	}
+	return nil, fmt.Errorf("none of %d input devices is one", len(names))
+}
 
 // struct input_event of 64-bit Linux: a time, and then type, code and value.
 const (

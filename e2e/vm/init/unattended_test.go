@@ -5,8 +5,34 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 )
+
+// TestOpenPowerButton checks that the power button is told from other input devices.
+func TestOpenPowerButton(t *testing.T) {
+	root := t.TempDir()
+	if f, err := openPowerButton(root); err == nil {
+		t.Errorf("without input devices %s is opened", f.Name())
+	}
+	for event, name := range map[string]string{"event0": "AT Translated Set 2 keyboard", "event1": "Power Button"} {
+		dir := filepath.Join(root, "sys", "class", "input", event, "device")
+		err := errors.Join(os.MkdirAll(dir, 0o755), os.MkdirAll(filepath.Join(root, "dev", "input"), 0o755),
+			os.WriteFile(filepath.Join(dir, "name"), []byte(name+"\n"), 0o644), os.WriteFile(filepath.Join(root, "dev", "input", event), nil, 0o644))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	f, err := openPowerButton(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if got, want := f.Name(), filepath.Join(root, "dev", "input", "event1"); got != want {
+		t.Errorf("%s is opened, want %s", got, want)
+	}
+}
 
 // TestPowerButton checks which input events are a press of the power button.
 func TestPowerButton(t *testing.T) {
