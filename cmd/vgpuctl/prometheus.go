@@ -36,7 +36,7 @@ func (w *fleetFlags) fromPrometheus(ctx context.Context, o *options) ([]fleet.An
 	}
 	all := fleet.FromSeries(series)
 	if len(all) == 0 {
-		return nil, fmt.Errorf("Prometheus at %s has no targets of the job %q: name the one that scrapes the daemons with --job", u.Redacted(), w.job)
+		return nil, fmt.Errorf("no targets of the job %q in Prometheus at %s: name the one that scrapes the daemons with --job", w.job, u.Redacted())
 	}
 	return all, nil
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -39,7 +40,7 @@ func FromSeries(all model.Vector) []Answer {
 		}
 		value, name := float64(s.Value), string(s.Metric[model.MetricNameLabel])
 		if name == "up" && value == 0 {
-			a.Err = fmt.Errorf("Prometheus gets no answer from it")
+			a.Err = errors.New("it does not answer Prometheus")
 			continue
 		}
 		gpu := string(s.Metric["gpu"])
