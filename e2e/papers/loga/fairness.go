@@ -209,9 +209,9 @@ func (c *competition) contests(found []sharing) []contest {
 		all[i].values, all[i].spread = append(all[i].values, mean), append(all[i].spread, deviation)
 	}
 	for i := range c.schemes {
-		add(0, found[i].second.mean, math.NaN())
-		add(1, found[i].second.worst, math.NaN())
-		add(2, 100*found[i].idle, math.NaN())
+		add(0, found[i].second.mean, spread(found[i].offs))
+		add(1, found[i].second.worst, math.NaN()) // of all seeds
+		add(2, 100*found[i].idle, 100*spread(found[i].idles))
 		for j, value := range c.measures() {
 			mean, deviation := c.each(1+i, value)
 			add(3+j, mean, deviation)
@@ -247,6 +247,28 @@ func (c *contest) behind() (names []string) {
 		}
 	}
 	return names
+}
+
+// shortfalls returns a line for each contest in which dfq is not ahead of all published schemes: by how
+// much, and how that compares with the deviations of both.
+func shortfalls(all []contest) string {
+	var b strings.Builder
+	for i := range all {
+		c := &all[i]
+		last := len(c.values) - 1
+		for _, name := range c.behind() {
+			j := slices.IndexFunc(schemes, func(s scheme) bool { return s.name == name })
+			fmt.Fprintf(&b, "Not ahead of %s in %q: by %.3f", name, c.name, c.values[last]-c.values[j])
+			if d := math.Hypot(c.spread[last], c.spread[j]); d > 0 {
+				fmt.Fprintf(&b, ", %.1f times the standard deviation of both together", (c.values[last]-c.values[j])/d)
+			}
+			b.WriteString(".\n")
+		}
+	}
+	if b.Len() == 0 {
+		return "dfq is ahead of all published schemes in all of these.\n"
+	}
+	return b.String()
 }
 
 // verdict returns the contest's last column.

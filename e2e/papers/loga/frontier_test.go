@@ -2,9 +2,12 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestFrontier tests that the GPU is the less idle the more GPU time the program gets, and that dfq
@@ -88,5 +91,36 @@ func TestReleased(t *testing.T) {
 	worse.values = []float64{2, 1, 2, 1, 2, 1, 1.5}
 	if ahead, names := released([]contest{c, worse}); ahead != 1 || strings.Join(names, ", ") != "NEON publ., LoGA-CL publ." {
 		t.Errorf("ahead in %d of two, of %v", ahead, names)
+	}
+}
+
+// TestShortfalls checks that the report says where dfq is not ahead of what was published, by how much,
+// and against what deviation.
+func TestShortfalls(t *testing.T) {
+	c := contest{name: "idle", values: make([]float64, len(schemes)), spread: make([]float64, len(schemes))}
+	for i := range schemes {
+		c.values[i], c.spread[i] = 9, 0.3
+	}
+	last := len(schemes) - 1
+	c.values[last], c.spread[last] = 5, 0.4
+	if got := shortfalls([]contest{c}); !strings.Contains(got, "ahead of all") {
+		t.Errorf("ahead of all: %q", got)
+	}
+	c.values[1] = 4 // NEON, as published
+	worst := contest{name: "worst", values: slices.Clone(c.values), spread: slices.Repeat([]float64{math.NaN()}, len(schemes))}
+	want := "Not ahead of NEON publ. in \"idle\": by 1.000, 2.0 times the standard deviation of both together.\n" +
+		"Not ahead of NEON publ. in \"worst\": by 1.000.\n"
+	if diff := cmp.Diff(want, shortfalls([]contest{c, worst})); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestSpread checks that a deviation is that of the seeds' means, not of the loads.
+func TestSpread(t *testing.T) {
+	if got := spread(map[uint64][]float64{0: {1, 3}, 1: {2, 2}}); got != 0 {
+		t.Errorf("seeds with the same mean: %v", got)
+	}
+	if got := spread(map[uint64][]float64{0: {1, 3}, 1: {4}, 2: {6}}); math.Abs(got-2) > 1e-9 {
+		t.Errorf("means 2, 4 and 6: %v", got)
 	}
 }

@@ -121,8 +121,8 @@ func makeReport(apps []application, seeds int) (*report, error) {
 // text returns a group's contests.
 func (g *group) text() string {
 	ahead, names := released(g.contests)
-	return fmt.Sprintf("Channels of each guest: %d.\n%s\nOf the published code as it runs (%s), dfq is ahead in %d of %d.\n%s",
-		g.channels, contestText(g.contests), strings.Join(names, ", "), ahead, len(g.contests), g.price())
+	return fmt.Sprintf("Channels of each guest: %d.\n%s\nOf the published code as it runs (%s), dfq is ahead in %d of %d.\n%s%s",
+		g.channels, contestText(g.contests), strings.Join(names, ", "), ahead, len(g.contests), shortfalls(g.contests), g.price())
 }
 
 // price returns what holding shares costs in idle time: suspended guests leave the GPU idle.

@@ -2,8 +2,10 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -167,6 +169,8 @@ func targets(all []scenario, length time.Duration) ([]target, error) {
 type sharing struct {
 	second target  // share over any second
 	idle   float64 // the part of the time in which the GPU executed nothing, in the mean
+	// offs and idles have the same by seed, in points and parts, for the deviation of their means.
+	offs, idles map[uint64][]float64
 }
 
 // unshared runs all scenarios without a scheduler.
@@ -185,8 +189,26 @@ func unshared(all []scenario, length time.Duration) (sharing, error) {
 
 // add adds one of so many runs.
 func (s *sharing) add(out *outcome, of *scenario, runs int) {
-	s.second.check(worstSecond(out, of.tenants), 5+100*of.longest.Seconds(), of.name, of.longest)
-	s.idle += float64(out.idle) / float64(out.length) / float64(runs)
+	off := worstSecond(out, of.tenants)
+	s.second.check(off, 5+100*of.longest.Seconds(), of.name, of.longest)
+	idle := float64(out.idle) / float64(out.length)
+	s.idle += idle / float64(runs)
+	if s.offs == nil {
+		s.offs, s.idles = make(map[uint64][]float64), make(map[uint64][]float64)
+	}
+	s.offs[of.seed] = append(s.offs[of.seed], off)
+	s.idles[of.seed] = append(s.idles[of.seed], idle)
+}
+
+// spread returns the standard deviation over the seeds of a seed's mean.
+func spread(bySeed map[uint64][]float64) float64 {
+	var means []float64
+	for _, seed := range slices.Sorted(maps.Keys(bySeed)) {
+		mean, _ := statistics(bySeed[seed])
+		means = append(means, mean)
+	}
+	_, deviation := statistics(means)
+	return deviation
 }
 
 // shareAll runs all scenarios under each scheme.
