@@ -299,7 +299,7 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"## Figure 10", "## Figure 11", "a target", "a contest", "dfq 1.500\n", "behind NEON publ., LoGA-CL publ., LoGA publ.", "loga-figure10.svg", "paper:"} {
+	for _, want := range []string{"## Figure 10", "## Figure 11", "a target", "a contest", "dfq 1.500\n", "Not ahead of LoGA publ. in", "behind NEON publ., LoGA-CL publ., LoGA publ.", "loga-figure10.svg", "paper:"} {
 		if !strings.Contains(string(written), want) {
 			t.Errorf("the report lacks %q", want)
 		}
