@@ -108,9 +108,12 @@ func TestShortfalls(t *testing.T) {
 	}
 	c.values[1] = 4 // NEON, as published
 	worst := contest{name: "worst", values: slices.Clone(c.values), spread: slices.Repeat([]float64{math.NaN()}, len(schemes))}
+	drawn := c
+	drawn.name, drawn.drawn = "drawn", true
 	want := "Not ahead of NEON publ. in \"idle\": by 1.000, 2.0 times the standard deviation of both together.\n" +
-		"Not ahead of NEON publ. in \"worst\": by 1.000.\n"
-	if diff := cmp.Diff(want, shortfalls([]contest{c, worst})); diff != "" {
+		"Not ahead of NEON publ. in \"worst\": by 1.000.\n" +
+		"Not ahead of NEON publ. in \"drawn\": by 1.000.\n"
+	if diff := cmp.Diff(want, shortfalls([]contest{c, worst, drawn})); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 }

@@ -190,7 +190,7 @@ func (r *report) write(dir string) error {
 
 const contestHead = `Fair is what LoGA §5.5 calls so. A program's GPU time is compared with the throttles' mean. That its turnaround is fair and its GPU
 time is the throttles' cannot both be: these use less than their parts while it waits, and Fair takes it for granted that
-somebody always uses the GPU.
+somebody always uses the GPU. Each repetition has loads of its own, the same for all schemes, so that most of their deviation is theirs.
 `
 
 // weighedHead explains the table of weighings.
