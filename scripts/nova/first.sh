@@ -99,7 +99,8 @@ down() {
 
 # up starts a host that is down.
 up() {
-	at=$state/$1/root volatile
+	local at=$state/$1/root
+	volatile
 	host_services "${1#host}"
 }
 
