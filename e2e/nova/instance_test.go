@@ -155,7 +155,7 @@ func nothingLeft(t *testing.T, b *bed, c *client, instances []server, hosts ...s
 		if left := vms(t, b, host); len(left) > 0 {
 			t.Errorf("%s has virtual GPUs of no instance: %+v", host, left)
 		}
-		if left := b.on(host, "find", "/run/vgpud/domains", "-mindepth", "1"); left != "" {
+		if left := b.on(host, "find", "/run/vgpud", "-path", "/run/vgpud/domains/*"); left != "" {
 			t.Errorf("%s has %s", host, left)
 		}
 	}
