@@ -130,7 +130,8 @@ logs() {
 request() {
 	local answer pid
 	pid=$(running) || die "it does not run: \`$0 start\`"
-	answer=$(mktemp -u "$bed/answer.XXXXXX")
+	answer=$bed/answer.$$ # the first process makes it when it is done
+	rm -f "$answer"
 	echo "$answer $1 $2" >"$bed/requests"
 	until [ -e "$answer" ]; do
 		kill -0 "$pid" || die "it ended: see $bed/log/first"

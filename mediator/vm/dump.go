@@ -70,8 +70,8 @@ func brief(dump string) string {
 				add = "\n" + line
 			}
 		case open && isFile && function != "":
-			file, _, _ = strings.Cut(file, " +0x")
-			add = fmt.Sprintf(" < %s %s", function, path.Base(file))
+			place, _, _ := strings.Cut(path.Base(file), " +0x") // the offset in the function, if it is there
+			add = fmt.Sprintf(" < %s %s", function, place)
 		}
 		if b.Len()+len(add) > briefBytes {
 			break
@@ -124,13 +124,12 @@ func threadStates(proc string, pid int) string {
 		if len(fields) <= processor-first {
 			continue
 		}
-		var ticks uint64
-		for _, i := range []int{user, system} {
-			n, _ := strconv.ParseUint(fields[i-first], 10, 64)
-			ticks += n
+		var inUser, inKernel time.Duration
+		if _, err := fmt.Sscan(fields[user-first]+" "+fields[system-first], &inUser, &inKernel); err != nil {
+			continue // the kernel writes numbers
 		}
 		const tick = time.Second / 100 // Linux's USER_HZ
-		all = append(all, fmt.Sprintf("%s %v on %s", fields[0], time.Duration(ticks)*tick, fields[processor-first]))
+		all = append(all, fmt.Sprintf("%s %v on %s", fields[0], (inUser+inKernel)*tick, fields[processor-first]))
 	}
 	return strings.Join(all, ", ")
 }

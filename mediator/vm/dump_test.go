@@ -25,29 +25,37 @@ const stuckWord = "it waits now"
 
 // stuck is an executor, confined as one with a context, that never becomes ready.
 func stuck() error {
+	never, silent, err := os.Pipe()
+	if err != nil {
+		return err
+	}
 	if err := sandbox.Limit(); err != nil {
 		return err
 	}
 	if err := sandbox.Seal(sandbox.Listed); err != nil {
 		return err
 	}
-	go waitForNothing()
-	waitForNothing()
-	return nil
+	go waitForNothing(never)
+	waitForNothing(never)
+	return silent.Close()
 }
 
 // deaf is one that does not even tell what it waits for.
 func deaf() error {
 	signal.Ignore(unix.SIGQUIT)
-	waitForNothing()
-	return nil
+	never, silent, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	waitForNothing(never)
+	return silent.Close()
 }
 
-func waitForNothing() {
+// waitForNothing reads from a pipe to which nobody writes.
+func waitForNothing(never *os.File) {
 	fmt.Fprintln(os.Stderr, stuckWord)
-	for {
-		time.Sleep(time.Hour)
-	}
+	_, err := never.Read(make([]byte, 1))
+	fmt.Fprintln(os.Stderr, "it waits no more:", err)
 }
 
 // TestStuckExecutorTellsWhatItWaitsFor checks that an executor that is not ready in time is asked for

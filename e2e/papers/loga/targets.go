@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"gonum.org/v1/gonum/floats"
+	"gonum.org/v1/gonum/stat"
 
 	"vgpud/accounting"
 	"vgpud/e2e/papers/parallel"
@@ -204,8 +205,7 @@ func (s *sharing) add(out *outcome, of *scenario, runs int) {
 func spread(bySeed map[uint64][]float64) float64 {
 	var means []float64
 	for _, seed := range slices.Sorted(maps.Keys(bySeed)) {
-		mean, _ := statistics(bySeed[seed])
-		means = append(means, mean)
+		means = append(means, stat.Mean(bySeed[seed], nil))
 	}
 	_, deviation := statistics(means)
 	return deviation
