@@ -5,8 +5,9 @@ PROGRAMS := vgpud vgpuctl vgpu-hook vgpu-qemu vgpu-libvirt vgpu-nvml vgpu-placem
 # Those that have a C library, and need a C compiler.
 WITH_C  := vgpu-libvirt vgpu-nvml
 # libvirt's library, and NVIDIA's, are loaded at run time: building needs none of
-# their headers.
-TAGS    := libvirt_dlopen
+# their headers. With the others, of packages net and os/user, a package is compiled once for
+# programs with and without cgo, and for go vet.
+TAGS    := libvirt_dlopen,netgo,osusergo
 # NVIDIA's binding has all of their library, also what they advise against.
 CGO_CFLAGS ?= -O2 -g -Wno-deprecated-declarations
 export CGO_CFLAGS
@@ -29,7 +30,7 @@ all: build
 # libraries for tenants' CUDA programs go to bin/lib. vgpu-nvml's functions are found when it has
 # loaded NVIDIA's library, so the dynamic linker must not look for them at the start.
 build: build-deps
-	CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
+	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
 	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,now"' -o $(BIN)/ ./cmd/vgpu-libvirt
 	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,lazy"' -o $(BIN)/ ./cmd/vgpu-nvml
 	GO=$(GO) scripts/cuda-libs.sh $(BIN)/lib
@@ -103,7 +104,7 @@ vm-deps: build-deps
 	@scripts/vm-deps.sh
 
 unit: build vm-deps clang-deps
-	@scripts/unit.sh
+	@VGPUD_TEST_PROGRAMS=$(CURDIR)/$(BIN) scripts/unit.sh
 
 # New inputs for each fuzz target, for FUZZTIME, and new cases for property tests.
 fuzz: build-deps

@@ -39,4 +39,4 @@ for dir in $(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -rn1 dirname 
 done | xargs -P "$(nproc)" -n 2 bash -euc 'one "$@"' -
 
 # Property tests with cases that no run had before: `make test` has the same ones each time.
-grep -rl --include='*_test.go' '"pgregory.net/rapid"' . | xargs -rn1 dirname | sort -u | xargs -r go test -tags libvirt_dlopen -count 1
+grep -rl --include='*_test.go' '"pgregory.net/rapid"' . | xargs -rn1 dirname | sort -u | xargs -r go test -tags libvirt_dlopen,netgo,osusergo -count 1

@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # make lint has run go vet and the floors.
-flags=(-tags=libvirt_dlopen -vet=off)
+flags=(-tags=libvirt_dlopen,netgo,osusergo -vet=off)
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
 	flags+=(-race)
 else
@@ -39,7 +39,7 @@ go build -o "$report" ./scripts/testreport
 status=0
 {
 	run "${flags[@]}" "$@" $(go list ./... | grep -vxF "$alone" | grep -vxF "$plain" | grep -vxF vgpud/e2e/floors) || status=1
-	run -tags=libvirt_dlopen -vet=off "$@" $plain || status=1
+	run -tags=libvirt_dlopen,netgo,osusergo -vet=off "$@" $plain || status=1
 	for package in $alone; do
 		run "${flags[@]}" "$@" "$package" || status=1
 	done

@@ -184,7 +184,7 @@ build() {
 	mkdir -p "$deps/programs"
 	for ((i = 0; i < ${#programs[@]}; i += 2)); do
 		compgen -G "${programs[i]}/*.go" >/dev/null || continue
-		CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -trimpath -buildvcs=false -ldflags='-s -w' \
+		CGO_ENABLED=0 GOOS=linux GOARCH=amd64 go build -tags libvirt_dlopen,netgo,osusergo -buildvcs=false -ldflags='-s -w' \
 			-o "$deps/programs/${programs[i + 1]##*/}" "${programs[i]}"
 		files+=("${programs[i + 1]}=$deps/programs/${programs[i + 1]##*/}")
 	done

@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,71 +30,6 @@ const startLimit = 10 * time.Minute
 // processor or less, and take much longer beside twenty busy processes, so that being slow is no
 // failure.
 const defaultTimeout = 10 * time.Minute
-
-var built struct {
-	sync.Mutex
-	dir      string
-	programs []string
-}
-
-// Programs builds vgpud, vgpuctl and the named programs of this tree, as `make build` does and once
-// per test binary, and returns their directory. A package's TestMain must call [Cleanup] last.
-func Programs(others ...string) (string, error) {
-	built.Lock()
-	defer built.Unlock()
-	if built.dir == "" {
-		dir, err := os.MkdirTemp("", "vgpud-e2e-")
-		if err != nil {
-			return "", err
-		}
-		// Guests' processes have users of their own, which execute the programs.
-		if err := os.Chmod(dir, 0o711); err != nil {
-			return "", err
-		}
-		built.dir = dir
-	}
-	var static, dynamic []string
-	for _, name := range append([]string{"vgpud", "vgpuctl"}, others...) {
-		switch {
-		case slices.Contains(built.programs, name):
-		case name == "vgpu-libvirt", name == "vgpu-nvml": // these use C libraries
-			dynamic = append(dynamic, name)
-		default:
-			static = append(static, name)
-		}
-	}
-	return built.dir, errors.Join(buildPrograms("0", static), buildPrograms("1", dynamic))
-}
-
-// buildPrograms builds programs with or without cgo.
-func buildPrograms(cgo string, names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	args := []string{"build", "-tags", "libvirt_dlopen", "-o", built.dir + "/"}
-	for _, name := range names {
-		args = append(args, "vgpud/cmd/"+name)
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED="+cgo)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build %s: %w\n%s", strings.Join(names, ", "), err, out)
-	}
-	built.programs = append(built.programs, names...)
-	return nil
-}
-
-// Cleanup removes the built programs. A package's TestMain calls it last.
-func Cleanup() error {
-	built.Lock()
-	defer built.Unlock()
-	dir := built.dir
-	built.dir, built.programs = "", nil
-	if dir == "" {
-		return nil
-	}
-	return os.RemoveAll(dir)
-}
 
 // Host is a running vgpud.
 type Host struct {
