@@ -21,8 +21,8 @@ type part struct {
 	// takes is how long it may take, for which it measures less often than it would (see
 	// [bench.repeat]).
 	takes time.Duration
-	// apart reports whether it runs only if it is named: soak for the time that was asked for, and case
-	// where there are several GPUs.
+	// apart reports whether it runs only if it is named: soak for the time that was asked for, case
+	// where there are several GPUs, and those of event kernels for a file of their own.
 	apart bool
 	run   func(ctx context.Context, b *bench) error
 }
@@ -41,6 +41,10 @@ var parts = []part{
 	{faultsPart, nil, 70 * time.Second, false, faults},
 	{casePart, []string{"gpu_sa", "gpu_oom", "gpu_begin_us", "gpu_launch_added"}, 140 * time.Second, true, tasksOverGPUs},
 	{edgePart, []string{"launch_p50_us", "launch_p99_us", "launch32_p50_us", "launch32_p99_us", "speedup_native", "speedup_guest", "block_us", "grid_us", "idle_other", "idle_same", "shared_p50_us"}, 75 * time.Second, true, eventKernels},
+	{edgeIdlePart, []string{"idle_core", "idle_watts"}, 70 * time.Second, true, eventIdle},
+	{edgeSharesPart, []string{"event_share_error", "event_charge_error"}, 45 * time.Second, true, eventShares},
+	{edgeHostPart, []string{"cpu_slow", "ping_rate"}, 50 * time.Second, true, eventsBesideHost},
+	{edgeStreamsPart, []string{"small_faster", "large_slower"}, 45 * time.Second, true, eventStreams},
 	{soakPart, []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
 }
 

@@ -6,7 +6,7 @@
 //	run --out h100.json                   all parts without rows in the file
 //	run --part soak --soak 8m --out h100.json   guests that come, go, fault and misbehave for that long
 //	run --part case --out case-gpu.json   tasks over all GPUs of a machine that has two or more
-//	run --part edge --out edge-gpu.json   event kernels
+//	run --part edge,edge-idle,edge-shares,edge-host,edge-streams --out edge-gpu.json   event kernels
 //	run --within 9m --out h100.json       those of them that fit into the time
 //	run --why ID=REASON --out h100.json   why a goal was missed, for the page
 //	run --hold --out h100.json            compare its rows with the goals anew
@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	o := options{progress: os.Stderr, why: make(map[string]string)}
 	f := flag.NewFlagSet("run", flag.ExitOnError)
-	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak, case and edge that are not in the file")
+	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak, case and those of event kernels that are not in the file")
 	f.StringVar(&o.out, "out", "h100.json", "the file of results, which is added to")
 	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
 	f.IntVar(&o.most, "runs", 0, "measure at most so many times; 0: as often as usual")

@@ -45,7 +45,7 @@ func harness(t *testing.T) (programs, self string) {
 func TestEveryPartOnASoftGPU(t *testing.T) {
 	programs, self := harness(t)
 	standIns(t, filepath.Join(programs, "cuda"))
-	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true, "cuda_whole_ratio": true}
+	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true, "cuda_whole_ratio": true, "idle_watts": true}
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
 			lacks := func(f report.File, id string) bool { return f.Row(id) == nil && !hardwareOnly[id] }
@@ -162,7 +162,7 @@ func TestFaultsAreDoneOnceEachWasTried(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	all, err := choose("")
-	if err != nil || len(all) != len(parts)-3 || slices.ContainsFunc(all, func(p part) bool { return p.apart }) {
+	if err != nil || len(all) != len(parts)-7 || slices.ContainsFunc(all, func(p part) bool { return p.apart }) {
 		t.Errorf("%d parts, %v", len(all), err)
 	}
 	if long, err := choose("soak"); err != nil || len(long) != 1 || !long[0].apart {

@@ -81,22 +81,32 @@ func CPUTime(pid int) (time.Duration, error) {
 	return time.Duration(u+s) * clockTick, errors.Join(err1, err2)
 }
 
-// CPUTimeOfProgram returns the processor time of all running processes of a program, by its
-// absolute path.
-func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
+// OfProgram returns the running processes of a program, by its absolute path.
+func OfProgram(path string) (pids []int, err error) {
 	links, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	for _, l := range links {
 		exe, err := os.Readlink(l)
 		if err != nil || exe != path {
 			continue
 		}
-		pid, err := strconv.Atoi(strings.Split(l, "/")[2])
-		if err != nil {
-			continue
+		if pid, err := strconv.Atoi(strings.Split(l, "/")[2]); err == nil {
+			pids = append(pids, pid)
 		}
+	}
+	return pids, nil
+}
+
+// CPUTimeOfProgram returns the processor time of all running processes of a program, by its
+// absolute path.
+func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
+	pids, err := OfProgram(path)
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
 		d, err := CPUTime(pid)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -107,6 +117,41 @@ func CPUTimeOfProgram(path string) (sum time.Duration, err error) {
 		sum += d
 	}
 	return sum, nil
+}
+
+// CPUTimeOfThreads returns the processor time of the threads that a process has, to the nanosecond,
+// or where the kernel does not keep that, in the steps of [CPUTime].
+func CPUTimeOfThreads(pid int) (sum time.Duration, err error) {
+	dirs, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, dir := range dirs {
+		d, err := scheduled(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			if _, err := os.Stat(dir); err != nil {
+				continue // the thread has ended
+			}
+			return CPUTime(pid)
+		}
+		if err != nil {
+			return 0, err
+		}
+		sum += d
+	}
+	return sum, nil
+}
+
+// scheduled returns how long a thread has run, by its directory.
+func scheduled(dir string) (d time.Duration, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, "schedstat"))
+	if err != nil {
+		return 0, fmt.Errorf("processor time: %w", err)
+	}
+	if _, err := fmt.Sscan(string(b), &d); err != nil {
+		return 0, fmt.Errorf("processor time: %s/schedstat: %w", dir, err)
+	}
+	return d, nil
 }
 
 // CPUTimeOfKernel returns the processor time of the kernel's threads with a name.
@@ -124,16 +169,12 @@ func CPUTimeOfKernel(name string) (sum time.Duration, err error) {
 		if b, err := os.ReadFile(filepath.Join(dir, "cmdline")); err != nil || len(b) > 0 {
 			continue
 		}
-		b, err := os.ReadFile(filepath.Join(dir, "schedstat"))
+		d, err := scheduled(dir)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("processor time: %w", err)
-		}
-		var d time.Duration
-		if _, err := fmt.Sscan(string(b), &d); err != nil {
-			return 0, fmt.Errorf("processor time: %s/schedstat: %w", dir, err)
+			return 0, err
 		}
 		sum += d
 	}

@@ -61,6 +61,15 @@ func TestCPUTimeGoesOn(t *testing.T) {
 			t.Fatalf("%v of processor time in a minute", used-before)
 		}
 	}
+	if d, err := CPUTimeOfThreads(os.Getpid()); err != nil || d < enough/2 {
+		t.Errorf("the threads of this process have used %v, %v", d, err)
+	}
+	if d, err := CPUTimeOfThreads(-1); d != 0 {
+		t.Errorf("no process's threads have used %v, %v", d, err)
+	}
+	if pids, err := OfProgram(self); err != nil || !slices.Contains(pids, os.Getpid()) {
+		t.Errorf("the processes of this program %v, %v, are without this one", pids, err)
+	}
 	if all, err := CPUTimeOfProgram(self); err != nil || all < before+enough {
 		t.Errorf("all processes of this program have used %v, %v; this one had %v", all, err, before+enough)
 	}

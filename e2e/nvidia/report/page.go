@@ -20,7 +20,7 @@ func (f *File) Page(name string) string {
 	for i := range f.Rows {
 		r := &f.Rows[i]
 		fmt.Fprintf(&b, "| %s (`%s`) | **%s** %s | %s %s | %s | %s | %d | %s |\n", what(r.ID), r.ID, number(r.Value), r.Unit,
-			bound(r.ID), number(r.Goal), yes(r.Met), baselines(r.Baseline), r.Runs, number(r.Spread))
+			bound(r.ID), number(r.Goal), yes(r.Met), Baselines(r.Baseline), r.Runs, number(r.Spread))
 	}
 	if missing := f.missing(); len(missing) > 0 {
 		fmt.Fprintf(&b, "\nNot measured: %s.\n", strings.Join(missing, ", "))
@@ -36,7 +36,7 @@ func (f *File) Page(name string) string {
 		}
 		fmt.Fprintf(&b, "\n**`%s`** — %s. `%s`\n", r.ID, how, r.Command)
 		if r.Detail != nil {
-			r.Detail.write(&b)
+			r.Detail.Print(&b)
 		}
 	}
 	f.faults(&b)
@@ -108,8 +108,8 @@ func (f *File) faults(b *strings.Builder) {
 	}
 }
 
-// write writes a table.
-func (t *Table) write(b *strings.Builder) {
+// Print writes the table as Markdown.
+func (t *Table) Print(b *strings.Builder) {
 	fmt.Fprintf(b, "\n| | %s |\n|---|%s\n", strings.Join(t.Columns, " | "), strings.Repeat("---|", len(t.Columns)))
 	for _, l := range t.Lines {
 		fmt.Fprintf(b, "| %s |", cell(l.Name))
@@ -143,7 +143,8 @@ func yes(b bool) string {
 	return "**no**"
 }
 
-func baselines(all map[string]float64) string {
+// Baselines returns baselines as text, by their names.
+func Baselines(all map[string]float64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+number(all[name]))

@@ -36,25 +36,19 @@ func (t *tenant) events(ctx context.Context, e *Events) ([]time.Duration, error)
 	if !ok {
 		return nil, errors.New("only guests have event kernels")
 	}
-	for _, k := range g.events {
-		if err := k.Close(ctx); err != nil {
-			return nil, err
-		}
-	}
-	g.events = nil
 	f, err := t.fixed.function(ctx, "empty")
 	if err != nil {
 		return nil, err
 	}
-	var queues []*eventqueue.Launcher
+	var launches []*driver.Launch
 	for range e.Kernels {
-		k, err := g.gpu.RegisterEventKernel(ctx, &driver.Launch{
-			Function: f.(guestFunction).Function, Grid: driver.Dim{X: e.Blocks}, Block: driver.Dim{X: e.Threads},
-		}, eventEntries)
-		if err != nil {
-			return nil, err
-		}
-		g.events = append(g.events, k)
+		launches = append(launches, &driver.Launch{Function: f.(guestFunction).Function, Grid: driver.Dim{X: e.Blocks}, Block: driver.Dim{X: e.Threads}})
+	}
+	if err := g.register(ctx, launches...); err != nil {
+		return nil, err
+	}
+	var queues []*eventqueue.Launcher
+	for _, k := range g.events {
 		queues = append(queues, k.Queue())
 	}
 	took := make([]time.Duration, 0, e.Kernels*e.Rounds)

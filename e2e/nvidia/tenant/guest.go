@@ -15,6 +15,8 @@ type guest struct {
 	channel *driver.Channel
 	pending []driver.Pending
 	events  []*driver.EventKernel
+	// eventsOf is the job of the only event kernel, or nil.
+	eventsOf *job
 }
 
 func openGuest(ctx context.Context, s *Setup) (_ *guest, err error) {
@@ -90,7 +92,7 @@ func (g *guest) wait(ctx context.Context, line int) (d done, err error) {
 // reset replaces the context by an empty one.
 func (g *guest) reset(ctx context.Context) (err error) {
 	if err = g.gpu.Reset(ctx); err == nil {
-		g.pending, g.events = nil, nil
+		g.pending, g.events, g.eventsOf = nil, nil, nil
 		g.channel, err = g.gpu.NewChannel(ctx, driver.ChannelOptions{})
 	}
 	return err

@@ -23,6 +23,12 @@ func (j *Job) Name() string {
 	if j.Tally != nil {
 		return fmt.Sprintf("tally of %d", j.Tally.Iterations)
 	}
+	if j.Work != nil {
+		return fmt.Sprintf("%s of %d", j.Work.Kernel, j.Work.Size)
+	}
+	if j.Polls != nil {
+		return fmt.Sprintf("%d blocks that poll", j.Polls.Blocks)
+	}
 	if j.Image != nil {
 		return fmt.Sprintf("an image of %d bytes", len(j.Image))
 	}
@@ -38,8 +44,9 @@ type job struct {
 	tally    *tally
 	program  *corpus.Case // a case whose results can be checked
 	buffers  map[string]uint64
-	results  []result // of a scaled kernel
-	outputs  []result // of a case; their contents before its launches don't matter
+	results  []result  // of a scaled kernel
+	fresh    []restore // applied when the job is cleared
+	outputs  []result  // of a case; their contents before its launches don't matter
 }
 
 // result is memory that a kernel writes.
@@ -64,6 +71,10 @@ func loadJob(ctx context.Context, m machine, fixed module, j *Job) (made *job, e
 		made, err = loadCase(ctx, m, j.Case)
 	case j.Scaled != "":
 		made, err = loadScaled(ctx, m, j.Scaled)
+	case j.Work != nil:
+		made, err = loadWork(ctx, m, j.Work)
+	case j.Polls != nil:
+		made, err = loadPolls(ctx, m, fixed, j.Polls)
 	case j.Image != nil:
 		made = &job{}
 		_, err = m.load(ctx, string(j.Image))
@@ -114,6 +125,22 @@ func loadFixed(ctx context.Context, m machine, fixed module, name string) (*job,
 		return nil, err
 	}
 	return &job{steps: []command{{function: f, grid: [3]uint32{1, 1, 1}, block: [3]uint32{32, 1, 1}, params: params}}}, nil
+}
+
+func loadPolls(ctx context.Context, m machine, fixed module, p *Polls) (*job, error) {
+	f, err := fixed.function(ctx, "polls")
+	if err != nil {
+		return nil, err
+	}
+	word, err := m.alloc(ctx, 4)
+	if err != nil {
+		return nil, err
+	}
+	params, err := f.params(u64(word), u64(uint64(p.For)))
+	if err != nil {
+		return nil, err
+	}
+	return &job{steps: []command{{function: f, grid: [3]uint32{uint32(p.Blocks), 1, 1}, block: [3]uint32{uint32(p.Threads), 1, 1}, params: params}}}, nil
 }
 
 // loadCase loads a case of the corpus, "matmul/large".
@@ -232,6 +259,11 @@ func (j *job) check(ctx context.Context, m machine) error {
 func (j *job) clear(ctx context.Context, m machine) error {
 	for _, r := range j.results { // these were zero at first
 		if err := m.copyIn(ctx, r.at, make([]byte, min(r.bytes, SumBytes))); err != nil {
+			return err
+		}
+	}
+	for _, r := range j.fresh {
+		if err := m.copyIn(ctx, r.at, r.bytes); err != nil {
 			return err
 		}
 	}

@@ -17,6 +17,8 @@ type Setup struct {
 	// Controlled selects package gpu/nvidia, which the product uses and which can take the context
 	// off the GPU, instead of CUDA's driver interface, which CUDA programs use.
 	Controlled bool `json:"controlled,omitempty"`
+	// Burns is set for a program that uses no GPU, and [Request.Burn] alone.
+	Burns bool `json:"burns,omitempty"`
 	// Preempt makes a guest's kernels preemptible. They are launched in the form that their
 	// measured cost chooses.
 	Preempt bool `json:"preempt,omitempty"`
@@ -39,6 +41,8 @@ type Request struct {
 	Evict   *Evict   `json:"evict,omitempty"`   // answered by Evicted
 	Sum     *int     `json:"sum,omitempty"`     // of a job; answered by Sum
 	Events  *Events  `json:"events,omitempty"`  // answered by Took
+	Stream  *Stream  `json:"stream,omitempty"`  // answered by Ran
+	Burn    *Burn    `json:"burn,omitempty"`    // answered by Burnt
 	Free    bool     `json:"free,omitempty"`    // answered by Free; for programs of the host
 	Clear   *int     `json:"clear,omitempty"`   // clears a job's results, so that the next run must compute them again
 	Reset   bool     `json:"reset,omitempty"`   // drops everything
@@ -59,6 +63,8 @@ type Answer struct {
 	Sum uint64 `json:"sum,omitempty"`
 	// Took are the times of events.
 	Took []time.Duration `json:"took,omitempty"`
+	// Burnt is how often a program's work was done in its window.
+	Burnt int `json:"burnt,omitempty"`
 	// Free is the free GPU memory in bytes.
 	Free uint64 `json:"free,omitempty"`
 }
@@ -75,6 +81,10 @@ type Job struct {
 	// at the size of a real program's.
 	Case   string `json:"case,omitempty"`
 	Scaled string `json:"scaled,omitempty"`
+	// Work is a kernel of EDGE's figures.
+	Work *Work `json:"work,omitempty"`
+	// Polls is a kernel of threads that do nothing but wait for work, as persistent threads do.
+	Polls *Polls `json:"polls,omitempty"`
 	// Image is code that is only loaded.
 	Image []byte `json:"image,omitempty"`
 }
@@ -84,6 +94,13 @@ type Spin struct {
 	Blocks     int `json:"blocks"`
 	Threads    int `json:"threads"`
 	Iterations int `json:"iterations"`
+}
+
+// Polls is a kernel that polls a word of the GPU's memory in each block, for some time.
+type Polls struct {
+	Blocks  int           `json:"blocks"`
+	Threads int           `json:"threads"`
+	For     time.Duration `json:"for"`
 }
 
 // Form is a form of a kernel, by its number in package abi, with the tuner's information about it.

@@ -165,6 +165,11 @@ func loadScaled(ctx context.Context, m machine, name string) (*job, error) {
 	if err != nil {
 		return nil, err
 	}
+	return loadScaledOf(ctx, m, s, text)
+}
+
+// loadScaledOf loads a kernel of a module, and fills its memory.
+func loadScaledOf(ctx context.Context, m machine, s *scaled, text string) (*job, error) {
 	mod, err := m.load(ctx, text)
 	if err != nil {
 		return nil, err

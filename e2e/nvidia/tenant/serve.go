@@ -17,6 +17,7 @@ type tenant struct {
 	machine  machine
 	fixed    module
 	jobs     []*job
+	burning  *burning
 	gate     *Gate
 	watchPer time.Duration // the duration of an iteration of the kernel that watches the clock
 	scratch  uint64        // memory for copies
@@ -39,6 +40,7 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Open) (err err
 		if g, err = openGuest(ctx, &s); err == nil {
 			t.machine = g
 		}
+	case s.Burns: // it has no machine
 	case s.GPU.Kind == "nvidia" && !s.Controlled:
 		var n *native
 		if n, err = openNative(s.GPU.Device); err == nil {
@@ -60,9 +62,11 @@ func Serve(ctx context.Context, in io.Reader, out io.Writer, open Open) (err err
 		err = fmt.Errorf("%s: %w", s.Name, err)
 		return errors.Join(err, answers.Encode(Answer{Error: err.Error()}))
 	}
-	defer func() { err = errors.Join(err, t.machine.close()) }()
-	if err := t.prepare(ctx); err != nil {
-		ready.Error = err.Error()
+	if t.machine != nil {
+		defer func() { err = errors.Join(err, t.machine.close()) }()
+		if err := t.prepare(ctx); err != nil {
+			ready.Error = err.Error()
+		}
 	}
 	if err := answers.Encode(ready); err != nil {
 		return err
@@ -93,6 +97,10 @@ func (t *tenant) prepare(ctx context.Context) (err error) {
 // do handles one request.
 func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 	switch {
+	case r.Burn != nil:
+		a.Burnt, err = t.burn(r.Burn)
+	case t.machine == nil:
+		err = errors.New("a program that uses no GPU")
 	case r.Load != nil:
 		j, err := loadJob(ctx, t.machine, t.fixed, r.Load)
 		if err != nil {
@@ -129,6 +137,8 @@ func (t *tenant) do(ctx context.Context, r *Request) (a Answer, err error) {
 		return a, err
 	case r.Events != nil:
 		a.Took, err = t.events(ctx, r.Events)
+	case r.Stream != nil:
+		a.Ran, err = t.stream(ctx, r.Stream)
 	case r.Free:
 		h, ok := t.machine.(interface{ free() (uint64, error) })
 		if !ok {

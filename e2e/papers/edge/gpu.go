@@ -1,12 +1,15 @@
 package main
 
 import (
-	"bytes"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 
+	gpurows "vgpud/e2e/nvidia/report"
 	"vgpud/e2e/papers/goals"
 )
 
@@ -27,40 +30,109 @@ var gpuWhys = map[string]string{
 	"shared_p50_us":   "an event waits for its context's turn, and the others' slices are as long as the driver has them by default; events have no priority over others' kernels: docs/results/edge-gpu.md",
 }
 
-// takeGPU takes the rows out of a file that e2e/nvidia/run --part edge has written, and makes their
-// page with the parts of a launch, which a test of gpu/nvidia logs: lines of text.
-func takeGPU(dir, from, parts string) error {
+// gpuResults are what was measured on a GPU.
+type gpuResults struct {
+	goals.GPUFile
+	// Launch is what a launch is made of: lines that a test of gpu/nvidia logs.
+	Launch []string `json:"launch"`
+}
+
+// takeGPU takes the rows out of a file that e2e/nvidia/run has written, and the parts of a launch out
+// of the log of a test of gpu/nvidia, and makes their page. What was taken over before stays if they
+// have nothing newer. log may be empty.
+func takeGPU(dir, from, log string) error {
 	f, err := goalSet.FromGPU(from, func(string) float64 { return 1 }, gpuWhys)
 	if err != nil {
 		return err
 	}
-	logged, err := os.ReadFile(parts)
-	if err != nil {
+	r := &gpuResults{GPUFile: *f}
+	if log != "" {
+		logged, err := os.ReadFile(log)
+		if err != nil {
+			return err
+		}
+		r.Launch = launchParts(logged)
+	}
+	path := filepath.Join(dir, gpuFile)
+	if err := r.keep(path); err != nil {
 		return err
 	}
-	if err := goals.Write(filepath.Join(dir, gpuFile), f); err != nil {
+	if err := goals.Write(path, r); err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, gpuPage), gpuText(f, logged), 0o644)
+	return os.WriteFile(filepath.Join(dir, gpuPage), r.page(), 0o644)
 }
 
-// gpuText is the page.
-func gpuText(f *goals.GPUFile, logged []byte) []byte {
-	var b bytes.Buffer
+// launchParts returns the lines of a log that say what parts of a launch take.
+func launchParts(logged []byte) (lines []string) {
+	for line := range strings.Lines(string(logged)) {
+		_, place, _ := strings.Cut(line, "parts_test.go:") // "" on lines of others
+		if _, text, ok := strings.Cut(place, ": "); ok && strings.Contains(text, "p50") {
+			lines = append(lines, strings.TrimSpace(text))
+		}
+	}
+	return lines
+}
+
+// keep adds what an older file has and this one has not, which must be of the same GPU and driver, and
+// puts the rows in order.
+func (r *gpuResults) keep(path string) error {
+	data, err := os.ReadFile(path)
+	var old gpuResults
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		if err := json.Unmarshal(data, &old); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if undated(old.GPU) != undated(r.GPU) {
+			return fmt.Errorf("%s is of %s, and the new rows are of %s", path, old.GPU, r.GPU)
+		}
+	}
+	if r.Launch == nil {
+		r.Launch = old.Launch
+	}
+	rows := make(map[string]goals.Row)
+	for _, row := range append(old.Rows, r.Rows...) {
+		rows[row.ID] = row
+	}
+	r.Rows = nil
+	for _, g := range goalSet.Goals {
+		if row, ok := rows[g.ID]; ok {
+			r.Rows = append(r.Rows, row)
+		}
+	}
+	return nil
+}
+
+// undated returns the name of a GPU and of its driver without the day.
+func undated(gpu string) string { return gpu[:max(strings.LastIndex(gpu, ", "), 0)] }
+
+// page is the page.
+func (r *gpuResults) page() []byte {
+	var b strings.Builder
 	fmt.Fprintf(&b, `# EDGE on a GPU: event kernels
 
-%s. Made by %[2]sgo run ./e2e/papers/edge -gpu FILE -parts LOG -out docs/results%[2]s from what %[2]se2e/nvidia/run --part edge --out FILE%[2]s measured.
-Guests are processes over vfio-user, with the daemon as it is by default; nothing is configured.
+%s. Made by %[2]sgo run ./e2e/papers/edge -gpu FILE -parts LOG -out docs/results%[2]s from what %[2]se2e/nvidia/run --part edge,edge-idle,edge-shares,edge-host,edge-streams --out FILE%[2]s measured.
+Guests are processes over vfio-user, with the daemon as it is by default; nothing is configured but what a row names. Values are medians of the runs.
 
-| what | value | goal | met | runs | how | why not |
-|---|---|---|---|---|---|---|
-`, f.GPU, "`")
-	for _, r := range f.Rows {
+| what | value | goal | met | runs | beside, in the same run | how | why not |
+|---|---|---|---|---|---|---|---|
+`, r.GPU, "`")
+	for _, row := range r.Rows {
 		met := "yes"
-		if r.Missed() {
+		if row.Missed() {
 			met = "**no**"
 		}
-		fmt.Fprintf(&b, "| %s | **%.4g** %s | %s | %s | %d | %s | %s |\n", "`"+r.ID+"`", *r.Value, r.Unit, r.Goal, met, r.Runs, r.Beside, r.Why)
+		fmt.Fprintf(&b, "| %s | **%.4g** %s | %s | %s | %d | %s | %s | %s |\n", "`"+row.ID+"`", *row.Value, row.Unit, row.Goal, met, row.Runs, gpurows.Baselines(row.Baseline), row.Beside, row.Why)
+	}
+	for _, row := range r.Rows {
+		if row.Detail != nil {
+			fmt.Fprintf(&b, "\n## `%s`\n", row.ID)
+			row.Detail.Print(&b)
+		}
 	}
 	b.WriteString(`
 ## What a launch is made of
@@ -69,11 +141,8 @@ A resident kernel of one thread polls a word in the host's memory, and answers i
 (` + "`go test -c ./gpu/nvidia`, then `nvidia.test -test.v -test.run TestHardwareEventParts`" + `):
 
 `)
-	for line := range strings.Lines(string(logged)) {
-		_, place, _ := strings.Cut(line, "parts_test.go:") // "" on lines of others
-		if _, text, ok := strings.Cut(place, ": "); ok && strings.Contains(text, "p50") {
-			b.WriteString("- " + text)
-		}
+	for _, line := range r.Launch {
+		b.WriteString("- " + line + "\n")
 	}
-	return b.Bytes()
+	return []byte(b.String())
 }

@@ -47,3 +47,47 @@ func TestTakeGPU(t *testing.T) {
 		t.Error("no file is no error")
 	}
 }
+
+// TestTakeGPUInParts takes over one part after another: rows that have other ids there, with what was
+// measured beside them, in the order of the goals, and what was taken over before. It is of one GPU.
+func TestTakeGPUInParts(t *testing.T) {
+	dir := t.TempDir()
+	from, log := filepath.Join(dir, "from.json"), filepath.Join(dir, "log")
+	if err := os.WriteFile(log, []byte("    hardware_eventparts_test.go:1: and a fence: p50 2µs\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	take := func(gpu, date, log string, rows ...gpurows.Row) error {
+		t.Helper()
+		f := gpurows.File{GPU: gpu, Driver: "1.2", Date: date, Rows: rows}
+		if err := f.Write(from); err != nil {
+			t.Fatal(err)
+		}
+		return takeGPU(dir, from, log)
+	}
+	shares, faster := gpurows.NewRow("event_share_error", []float64{1.5}), gpurows.NewRow("small_faster", []float64{3})
+	shares.Baseline["equal_shares_would_be"] = 16.7
+	faster.Detail = &gpurows.Table{Columns: []string{"native launch, µs"}}
+	faster.Detail.Add("32 packets", 8)
+	if err := take("a GPU", "on Monday", log, gpurows.NewRow("block_us", []float64{5}), faster); err != nil {
+		t.Fatal(err)
+	}
+	// What is of a guest's kernels has the id share_error there, and is none of EDGE's.
+	if err := take("a GPU", "on Tuesday", "", gpurows.NewRow("block_us", []float64{3}), gpurows.NewRow("share_error", []float64{0.7}), shares); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(filepath.Join(dir, gpuPage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := 0
+	for _, want := range []string{"on Tuesday", "| `block_us` | **3** µs |", "| `share_error` | **1.5** points | <= 2 | yes | 1 | equal shares would be 16.7 |", "| `small_faster` | **3** x |", "| 32 packets | 8 |", "- and a fence: p50 2µs\n"} {
+		next := strings.Index(string(page)[at:], want)
+		if next < 0 {
+			t.Fatalf("the page lacks %q, or has it too early:\n%s", want, page)
+		}
+		at += next
+	}
+	if err := take("another GPU", "on Tuesday", "", shares); err == nil {
+		t.Error("rows of two GPUs are in one page")
+	}
+}

@@ -9,10 +9,10 @@ import (
 func main() {
 	out := flag.String("out", "", "directory for the report, the JSON and the drawings; none: print only")
 	checked := flag.String("check", "", "directory whose results are compared with the goals")
-	measured := flag.String("gpu", "", "file of e2e/nvidia/run --part edge, to be taken over into -out")
-	parts := flag.String("parts", "", "log of TestHardwareEventParts, for -gpu")
+	measured := flag.String("gpu", "", "file of e2e/nvidia/run with parts of event kernels, to be taken over into -out")
+	parts := flag.String("parts", "", "log of TestHardwareEventParts, for -gpu; none: as before")
 	flag.Parse()
-	if flag.NArg() > 0 || (*measured != "") != (*parts != "") || *measured != "" && *out == "" {
+	if flag.NArg() > 0 || *parts != "" && *measured == "" || *measured != "" && *out == "" {
 		flag.Usage()
 		os.Exit(2)
 	}

@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"vgpud/e2e/nvidia/report"
 )
 
 // Row is a line of the results: a number beside the goal and the paper's.
@@ -32,10 +34,13 @@ type Row struct {
 	Spread float64 `json:"spread"`
 	// Half and Double are the value under other assumptions, at half and at double of what the
 	// program says, where the goal is to hold for them too.
-	Half    *float64 `json:"half,omitempty"`
-	Double  *float64 `json:"double,omitempty"`
-	Beside  string   `json:"beside,omitempty"`
-	Command string   `json:"command"`
+	Half   *float64 `json:"half,omitempty"`
+	Double *float64 `json:"double,omitempty"`
+	Beside string   `json:"beside,omitempty"`
+	// Baseline and Detail are what was measured in the same run on a GPU.
+	Baseline map[string]float64 `json:"baseline,omitempty"`
+	Detail   *report.Table      `json:"detail,omitempty"`
+	Command  string             `json:"command"`
 	// Why is why a goal was missed, or a value not measured.
 	Why string `json:"why"`
 }
@@ -51,6 +56,8 @@ type Goal struct {
 	// Says is the goal in words, if that is more than the limit.
 	Says  string
 	Paper string
+	// From is the id that e2e/nvidia gives to the row, if it is another.
+	From string
 	// Live is set for what is measured with processes or on real GPUs, and may not have been yet.
 	Live bool
 }

@@ -1,8 +1,10 @@
 package goals
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"vgpud/e2e/nvidia/report"
 )
@@ -23,13 +25,13 @@ func (s *Set) FromGPU(path string, factor func(id string) float64, whys map[stri
 	}
 	out := &GPUFile{GPU: fmt.Sprintf("%s, driver %s, %s", f.GPU, f.Driver, f.Date)}
 	for _, x := range f.Rows {
-		g := s.Of(x.ID)
+		g := s.from(x.ID)
 		if g == nil {
 			continue
 		}
-		by := factor(x.ID)
+		by := factor(g.ID)
 		r := g.Row(x.Value*by, x.Spread*by, x.Runs, x.Command)
-		r.Beside, r.Why = x.How, x.Why
+		r.Beside, r.Why, r.Baseline, r.Detail = x.How, x.Why, x.Baseline, x.Detail
 		if r.Missed() && r.Why == "" {
 			r.Why = whys[r.ID]
 		}
@@ -39,4 +41,13 @@ func (s *Set) FromGPU(path string, factor func(id string) float64, whys map[stri
 		return nil, errors.New(path + " has no such rows")
 	}
 	return out, nil
+}
+
+// from returns the goal of a row of e2e/nvidia's, or nil.
+func (s *Set) from(id string) *Goal {
+	i := slices.IndexFunc(s.Goals, func(g Goal) bool { return cmp.Or(g.From, g.ID) == id })
+	if i < 0 {
+		return nil
+	}
+	return &s.Goals[i]
 }
