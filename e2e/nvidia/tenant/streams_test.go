@@ -185,10 +185,18 @@ func TestBurnWalksThroughAllLines(t *testing.T) {
 	x.walk()
 	for _, kind := range []string{"compute", "memory"} {
 		var tn tenant
-		at := time.Now().Add(5 * time.Millisecond)
-		done, err := tn.burn(&Burn{Kind: kind, Bytes: 64 * n, At: at.UnixNano(), For: 20 * time.Millisecond})
-		if err != nil || done == 0 || time.Since(at) < 20*time.Millisecond {
-			t.Errorf("%s: %d, %v, after %v", kind, done, err, time.Since(at))
+		for window := 10 * time.Millisecond; ; window *= 2 { // others may have the processors for all of one
+			at := time.Now().Add(window / 2)
+			done, err := tn.burn(&Burn{Kind: kind, Bytes: 64 * n, At: at.UnixNano(), For: window})
+			if err != nil || time.Since(at) < window {
+				t.Errorf("%s: %d, %v, after %v of %v", kind, done, err, time.Since(at), window)
+			}
+			if done > 0 {
+				break
+			}
+			if window > time.Minute {
+				t.Fatalf("%s: nothing done in %v", kind, window)
+			}
 		}
 		if done, err := tn.burn(&Burn{Kind: kind, Bytes: 64 * n}); done != 0 || err != nil {
 			t.Errorf("%s, prepared: %d, %v", kind, done, err)
