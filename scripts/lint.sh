@@ -4,6 +4,10 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+# Programs that end after some minutes need not collect garbage as often as those that stay: that
+# takes a quarter of staticcheck's processor time.
+export GOGC=400 GOMEMLIMIT=3GiB
+
 # say tells on standard error what takes a while.
 say() { echo "lint: $*" >&2; }
 
