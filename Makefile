@@ -89,7 +89,11 @@ demo-vms:
 # Everything that must hold: style, floors, unit and whole-system tests. Fuzz targets
 # run their seeds and past findings, and property tests the same cases: the same tree gives the
 # same answer each time.
-test: test-deps vm-deps lint unit
+# The downloads go on beside the linters.
+test: test-deps
+	@$(MAKE) --no-print-directory -j3 lint vm-deps clang-deps
+	@$(MAKE) --no-print-directory build
+	@$(UNIT)
 
 # Go's modules come from a mirror; as root, get what to check it by if there is
 # nothing.
@@ -106,7 +110,9 @@ vm-deps: build-deps
 	@scripts/vm-deps.sh
 
 unit: build vm-deps clang-deps
-	@VGPUD_TEST_PROGRAMS=$(CURDIR)/$(BIN) scripts/unit.sh
+	@$(UNIT)
+
+UNIT = VGPUD_TEST_PROGRAMS=$(CURDIR)/$(BIN) scripts/unit.sh
 
 # New inputs for each fuzz target, for FUZZTIME, and new cases for property tests.
 fuzz: build-deps

@@ -5,43 +5,42 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 # make lint has run go vet and the floors.
-flags=(-tags=libvirt_dlopen,netgo,osusergo -vet=off)
+flags=(-tags=libvirt_dlopen,netgo,osusergo)
+race=()
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
-	flags+=(-race)
+	race=(-race)
 else
 	echo "note: no C compiler, so the tests run without the race detector" >&2
 fi
-# The whole-system tests start many processes and VMs: they come last, and each
-# package alone.
-alone=$(go list ./e2e/... | grep -E '/e2e/(system|vm|libvirt|nvidia|cuda)$')
+# The tests that take longest, above all waiting for VMs and other processes, start first, and the
+# others run beside them.
+long=$(go list ./e2e/{system,vm,cuda,nvidia,libvirt} ./mediator/daemon ./accounting)
 # Models, policies, references and compilers without goroutines, simulations of parts that have
 # race tests of their own, and commands that start themselves anew for each line of a script: the
 # race detector would find nothing, and take ten times as long.
 plain=$(go list ./fairshare/... ./ptx/... ./guestagent/preempt ./guestagent/fatbin ./gpu/soft/arith ./gpu/soft/machine/warps \
 	./cmd/vgpuctl ./cmd/vgpu-hook ./gpu/corpus ./e2e/preempt ./e2e/papers/... ./e2e/quotas ./e2e/scheduling |
 	grep -vxF vgpud/e2e/papers/case/live) # which has processes
-# Property tests have the same cases each time: the same tree gives the same answer. `make fuzz`
-# looks for new ones.
-properties=$(grep -rl --include='*_test.go' '"pgregory.net/rapid"' . | xargs -rn1 dirname | sort -u | xargs -r go list)
-run() { # flags of go test, each one word, and packages
-	local flags=() with without failed=0
-	while [[ $1 == -* ]]; do flags+=("$1"); shift; done
-	with=$(printf '%s\n' "$@" | grep -xF "$properties" || true)
-	without=$(printf '%s\n' "$@" | grep -vxF "$properties" || true)
-	if [ -n "$without" ]; then go test -json "${flags[@]}" -timeout 30m $without || failed=1; fi
-	if [ -n "$with" ]; then go test -json "${flags[@]}" -timeout 30m $with -rapid.seed=1 || failed=1; fi
-	return "$failed"
+# At its end each process with the race detector waits a second for its goroutines' last races. Some
+# tests start hundreds of such processes, one after the other.
+export GORACE="atexit_sleep_ms=20${GORACE:+ $GORACE}"
+# tested runs the tests of packages in their order, with flags of go build, each one word. All are
+# compiled before the first starts, because go test starts none before those listed earlier. More are
+# under way than there are processors, because many only wait.
+tested() {
+	local build=("${flags[@]}")
+	while [[ $1 == -* ]]; do build+=("$1"); shift; done
+	GOGC=400 go list -e -export -test "${build[@]}" "$@" >/dev/null
+	go test -json -p $(($(nproc) + 2)) -vet=off "${build[@]}" -exec "$PWD/scripts/seeded.sh" -timeout 90m "${arguments[@]}" "$@"
 }
+arguments=("$@")
 echo "unit: a line follows for each package, the first after some minutes of building; skipped and failed tests are listed in the end" >&2
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 go build -o "$report" ./scripts/testreport
 status=0
 {
-	run "${flags[@]}" "$@" $(go list ./... | grep -vxF "$alone" | grep -vxF "$plain" | grep -vxF vgpud/e2e/floors) || status=1
-	run -tags=libvirt_dlopen,netgo,osusergo -vet=off "$@" $plain || status=1
-	for package in $alone; do
-		run "${flags[@]}" "$@" "$package" || status=1
-	done
+	tested $plain || status=1
+	tested "${race[@]}" $long $(go list ./... | grep -vxF "$long" | grep -vxF "$plain" | grep -vxF vgpud/e2e/floors) || status=1
 	exit "$status"
 } | "$report"
