@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"vgpud/mediator/api"
@@ -198,7 +196,7 @@ func (h *hook) undo(uuid string) {
 		err = h.delete(deleteCtx, uuid, vms)
 	}
 	if err != nil {
-		h.warn(fmt.Errorf("its virtual GPUs remain until it starts again: %w", h.explain(err)))
+		h.warn(fmt.Errorf("its virtual GPUs remain until it starts again: %w", err))
 	}
 }
 
@@ -279,17 +277,4 @@ func (h *hook) release(ctx context.Context, xml []byte) error {
 	deleteCtx, cancel := context.WithTimeout(ctx, h.config.limit(len(vms)))
 	defer cancel()
 	return errors.Join(rerr, h.delete(deleteCtx, uuid, vms))
-}
-
-// explain adds what to do if the daemon did not answer.
-func (h *hook) explain(err error) error {
-	switch _, answered := errors.AsType[*api.Error](err); {
-	case err == nil, answered:
-		return err
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("the daemon on %s did not answer in time: see `journalctl -u vgpud`", h.config.Socket)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no daemon listens on %s: start it (systemctl start vgpud), or name its socket in %s", h.config.Socket, defaultConfig)
-	}
-	return err
 }

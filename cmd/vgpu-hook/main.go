@@ -86,17 +86,17 @@ func call(o operation, name string, xml []byte) error {
 	}
 	client := api.NewClient(c.Socket)
 	defer client.Close()
-	h := hook{config: c, daemon: client, warn: func(err error) { warn(name, err) }}
+	h := hook{config: c, daemon: explained{client, c.Socket}, warn: func(err error) { warn(name, err) }}
 	if nova {
 		v, err := domain.ParseInstance(xml)
 		if err != nil {
 			return err
 		}
 		if v != nil && !v.Defined {
-			return h.explain(h.onInstance(context.Background(), o, v, xml))
+			return h.onInstance(context.Background(), o, v, xml)
 		}
 	}
-	return h.explain(o.act(&h, context.Background(), xml))
+	return o.act(&h, context.Background(), xml)
 }
 
 // warn reports an error that refuses nothing.
