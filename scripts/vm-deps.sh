@@ -150,15 +150,7 @@ furnish() {
 	echo 'libvirt-qemu:x:64055:' >>"$root/etc/group"
 	echo 'libvirt-qemu:x:64055:104:Libvirt Qemu:/var/lib/libvirt:/usr/sbin/nologin' >>"$root/etc/passwd"
 	echo 'passwd: files' >"$root/etc/nsswitch.conf"
-	cat >"$root/etc/libvirt/qemu.conf" <<-'END'
-		user = "root"
-		group = "root"
-		security_driver = "none"
-		stdio_handler = "file"
-		cgroup_controllers = []
-		namespaces = []
-		remember_owner = 0
-	END
+	cp scripts/qemu.conf "$root/etc/libvirt/"
 }
 
 # listing says what unpack left in $1, so that a later run sees what is missing
@@ -167,6 +159,7 @@ furnish() {
 # libvirt there changes them.
 listing() {
 	recipe
+	sha256sum scripts/qemu.conf
 	(
 		cd "$1"
 		sha256sum vmlinux qemu modules/*

@@ -20,15 +20,7 @@ host() {
 	mount --bind "$state/instances" "$at/var/lib/nova/instances"
 	mount --bind "$programs" "$at/opt/vgpud"
 	mount --bind deploy "$at/opt/deploy"
-	cat >"$at/etc/libvirt/qemu.conf" <<-END
-		user = "root"
-		group = "root"
-		security_driver = "none"
-		stdio_handler = "file"
-		cgroup_controllers = []
-		namespaces = []
-		remember_owner = 0
-	END
+	cp scripts/qemu.conf "$at/etc/libvirt/"
 	# libvirt's networks want a firewall, and there are none.
 	rm -f "$at"/usr/lib/x86_64-linux-gnu/libvirt/connection-driver/libvirt_driver_{network,nwfilter}.so
 	cat >"$at/etc/libvirt/libvirtd.conf" <<-END
@@ -38,6 +30,9 @@ host() {
 		gpus:
 		- {name: gpu0, kind: soft, socket: /run/vgpud/gpu0.sock}
 		- {name: gpu1, kind: soft, socket: /run/vgpud/gpu1.sock}
+		# So few that a user who is not given back is missed soon. The hosts share their processes'
+		# numbers, and so the users.
+		confinement: {uids: 1879048192-$((1879048192 + 5 * hosts))}
 	END
 	cat >"$at/etc/nova/host.conf" <<-END
 		[DEFAULT]
@@ -62,6 +57,7 @@ host() {
 		  project_domain: Default
 		  password_file: /etc/vgpud/placement.password
 		  region: RegionOne
+		timeout: 20s # on a busy machine
 		compute_id_file: /var/lib/nova/compute_id
 		host: host$n
 	END
