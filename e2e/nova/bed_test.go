@@ -35,6 +35,10 @@ type bed struct {
 	tb  testing.TB
 	dir string
 	pid int // its first process
+	// hosts are the computes with VMs, and free is the memory of each of their GPUs that nobody had
+	// at the start.
+	hosts []string
+	free  map[string]uint64
 }
 
 // script is the test bed's own command line.
@@ -83,6 +87,10 @@ func startBed(tb testing.TB, fakes, hosts int) *bed {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	for n := range hosts {
+		b.hosts = append(b.hosts, fmt.Sprintf("host%d", n+1))
+	}
+	b.free = b.freeMemory()
 	return b
 }
 

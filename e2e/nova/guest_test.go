@@ -100,7 +100,7 @@ func (b *bed) computes(s server, cases uint64) {
 func TestGuests(t *testing.T) {
 	b := startBed(t, 0, 2)
 	admin := newClient(b, "admin", "admin")
-	awaitGPUs(t, admin, 4, "host1", "host2")
+	awaitGPUs(t, b, admin)
 	disk := guestImage(t, admin, work)
 	quarter, half, most := flavor(t, admin, 25, 256), flavor(t, admin, 50, 512), flavor(t, admin, 60, 512)
 
@@ -136,7 +136,7 @@ func TestGuests(t *testing.T) {
 	for _, s := range append(instances, none) {
 		remove(t, admin, s.ID)
 	}
-	nothingLeft(t, b, admin, instances, "host1", "host2")
+	nothingLeft(t, b, admin, instances)
 }
 
 // awaitShares waits for an interval over which the instances on a GPU that is sold out each get the

@@ -1,9 +1,11 @@
 package nova
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -11,6 +13,8 @@ import (
 	"testing"
 
 	"vgpud/e2e/host"
+	"vgpud/gpu"
+	"vgpud/gpu/soft/remote"
 	"vgpud/mediator/api"
 )
 
@@ -28,7 +32,7 @@ func TestMain(m *testing.M) {
 func TestInstances(t *testing.T) {
 	b := startBed(t, 0, 2)
 	admin := newClient(b, "admin", "admin")
-	awaitGPUs(t, admin, 4, "host1", "host2")
+	awaitGPUs(t, b, admin)
 	disk := image(t, admin, "empty", make([]byte, 1<<20), map[string]string{"hw_machine_type": "q35"})
 	quarter, most := flavor(t, admin, 25, 256), flavor(t, admin, 60, 512)
 	var gpus []string // HOST/GPU
@@ -106,18 +110,18 @@ func TestInstances(t *testing.T) {
 	for _, s := range instances {
 		remove(t, admin, s.ID)
 	}
-	nothingLeft(t, b, admin, instances, "host1", "host2")
+	nothingLeft(t, b, admin, instances)
 }
 
-// awaitGPUs waits until hosts have told Placement of so many GPUs together.
-func awaitGPUs(t *testing.T, c *client, want int, hosts ...string) {
+// awaitGPUs waits until the hosts have told Placement of all their GPUs.
+func awaitGPUs(t *testing.T, b *bed, c *client) {
 	t.Helper()
 	until(t, "the GPUs in Placement", func() error {
 		n := 0
-		for _, host := range hosts {
+		for _, host := range b.hosts {
 			n += len(addedTo(t, c, host))
 		}
-		if n != want {
+		if n != len(b.free) {
 			return fmt.Errorf("there are %d", n)
 		}
 		return nil
@@ -142,16 +146,15 @@ func cordon(t *testing.T, b *bed, c *client, s server) (gpu string) {
 }
 
 // nothingLeft fails the test unless of these instances, which are deleted, and of all others nothing is
-// left on hosts: no allocation, virtual GPU, file, or process of a guest. A software GPU frees memory with
-// the process that has it.
-func nothingLeft(t *testing.T, b *bed, c *client, instances []server, hosts ...string) {
+// left on the hosts: no allocation, virtual GPU, file, process of a guest, or memory of a GPU.
+func nothingLeft(t *testing.T, b *bed, c *client, instances []server) {
 	t.Helper()
 	for _, s := range instances {
 		if a := allocated(t, c, s.ID); len(a) > 0 {
 			t.Errorf("instance %s is gone, and its allocation is not: %v", s.ID, a)
 		}
 	}
-	for _, host := range hosts {
+	for _, host := range b.hosts {
 		if left := vms(t, b, host); len(left) > 0 {
 			t.Errorf("%s has virtual GPUs of no instance: %+v", host, left)
 		}
@@ -163,7 +166,7 @@ func nothingLeft(t *testing.T, b *bed, c *client, instances []server, hosts ...s
 	// guest; "vm" is its last argument. A process that was told to end may take a moment.
 	until(t, "the end of all processes of guests", func() error {
 		ahead := 0
-		for line := range strings.Lines(b.on(hosts[0], "sh", "-c", guestProcesses)) {
+		for line := range strings.Lines(b.on(b.hosts[0], "sh", "-c", guestProcesses)) {
 			args := strings.Fields(line)
 			switch {
 			case len(args) == 0: // it has just ended
@@ -173,11 +176,50 @@ func nothingLeft(t *testing.T, b *bed, c *client, instances []server, hosts ...s
 				return fmt.Errorf("one is left: %s", line)
 			}
 		}
-		if ahead > len(hosts) {
-			return fmt.Errorf("%d hosts have %d processes ahead", len(hosts), ahead)
+		if ahead > len(b.hosts) {
+			return fmt.Errorf("%d hosts have %d processes ahead", len(b.hosts), ahead)
 		}
 		return nil
 	})
+	until(t, "the GPUs' memory", func() error {
+		if now := b.freeMemory(); !maps.Equal(now, b.free) {
+			return fmt.Errorf("%v bytes are free, and in the beginning there were %v", now, b.free)
+		}
+		return nil
+	})
+}
+
+// freeMemory returns how many bytes of each GPU's memory another program could have.
+func (b *bed) freeMemory() map[string]uint64 {
+	b.tb.Helper()
+	free := make(map[string]uint64)
+	for _, host := range b.hosts {
+		for _, name := range []string{"gpu0", "gpu1"} {
+			n, err := b.freeOf(fmt.Sprintf("/proc/%d/root%s/%s/root/run/vgpud/%s.sock", b.pid, b.dir, host, name))
+			if err != nil {
+				b.tb.Fatalf("%s of %s: %v", name, host, err)
+			}
+			free[host+"/"+name] = n
+		}
+	}
+	return free
+}
+
+// freeOf returns how many bytes of memory are free to a new context of the GPU at a socket.
+func (b *bed) freeOf(socket string) (n uint64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	dev, err := remote.Dial(ctx, socket)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	c, err := dev.NewContext(ctx, gpu.ContextOptions{})
+	if err != nil {
+		return 0, err
+	}
+	n, _, err = c.Memory()
+	return n, err
 }
 
 // guestProcesses prints the command lines of processes with users of confinement.uids, of which the first

@@ -15,7 +15,7 @@ import (
 func TestLife(t *testing.T) {
 	b := startBed(t, 0, 2)
 	admin := newClient(b, "admin", "admin")
-	awaitGPUs(t, admin, 4, "host1", "host2")
+	awaitGPUs(t, b, admin)
 	disk := guestImage(t, admin, work)
 	quarter, half := flavor(t, admin, 25, 256), flavor(t, admin, 50, 512)
 	s := boot(t, admin, "life", quarter, disk)
@@ -94,7 +94,7 @@ func TestLife(t *testing.T) {
 	}
 	b.goesOn(t, s, used)
 	remove(t, admin, s.ID)
-	nothingLeft(t, b, admin, []server{s}, "host1", "host2")
+	nothingLeft(t, b, admin, []server{s})
 }
 
 // settled waits until an instance is in a state, and at rest there.
@@ -131,7 +131,7 @@ func oneGrant(t *testing.T, b *bed, c *client, s server, flavor string) {
 		}
 		// Its amounts are all that the GPUs have given.
 		given := 0
-		for _, host := range []string{"host1", "host2"} {
+		for _, host := range b.hosts {
 			for _, id := range addedTo(t, c, host) {
 				var usage struct {
 					Usages map[string]int `json:"usages"`
@@ -165,10 +165,10 @@ func (b *bed) log(service string) string {
 	return string(out)
 }
 
-// gpuSeconds returns the GPU time that both hosts have recorded of an instance, by its UUID.
+// gpuSeconds returns the GPU time that the hosts have recorded of an instance, by its UUID.
 func (b *bed) gpuSeconds(s server) (sum float64) {
 	b.tb.Helper()
-	for _, host := range []string{"host1", "host2"} {
+	for _, host := range b.hosts {
 		var u api.Usage
 		if err := json.Unmarshal([]byte(b.on(host, "/opt/vgpud/vgpuctl", "usage", "-o", "json", "--domain", s.ID)), &u); err != nil {
 			b.tb.Fatal(err)
@@ -202,8 +202,10 @@ func (b *bed) goesOn(t *testing.T, s server, was float64) (now float64) {
 
 // service is what Nova knows of a host's nova-compute.
 type service struct {
-	ID    string `json:"id"`
-	State string `json:"state"`
+	ID string `json:"id"`
+	// State is up or down, by when it last reported; Status is enabled or disabled.
+	State  string `json:"state"`
+	Status string `json:"status"`
 }
 
 func computeService(tb testing.TB, c *client, host string) service {
