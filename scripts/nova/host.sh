@@ -57,7 +57,7 @@ host() {
 		  project_domain: Default
 		  password_file: /etc/vgpud/placement.password
 		  region: RegionOne
-		timeout: 20s # on a busy machine
+		timeout: 1m # on a busy machine
 		compute_id_file: /var/lib/nova/compute_id
 		host: host$n
 	END
