@@ -67,6 +67,8 @@ type EventKernelCounts struct {
 	Ended   uint64        `json:"ended"`
 	Dropped uint64        `json:"dropped"` // rings that found no free entry
 	Stray   uint64        `json:"stray"`   // rings while no kernel had the number, before this one
+	// Pending reports whether there are rings that the GPU has not taken.
+	Pending bool `json:"pending,omitempty"`
 	// Resident reports whether the GPU polls the kernel's doorbell, or will in its context's turn.
 	Resident bool `json:"resident"`
 	// P50 and P99 are quantiles of the time from a ring, as the GPU found it, to the event's end.

@@ -288,9 +288,10 @@ func (c *Context) EventKernelCounts() (list []gpu.EventKernelCounts, err error) 
 			continue
 		}
 		s := r.queue.State()
-		n := gpu.EventKernelCounts{Number: i, Kernel: r.f.attrs.Name, Tier: r.tier(), Stray: e.stray[i]}
+		n := gpu.EventKernelCounts{Number: i, Kernel: r.f.attrs.Name, Tier: r.tier(), Stray: e.stray[i], Pending: r.queue.Pending()}
 		if r.d != nil && r.d.launched.Load() {
 			s = r.d.control.State(r.was)
+			n.Pending = abi.LoadWord(e.area, abi.EventPage(i)+abi.EventDoorbellWord) != s.Seen
 			n.Resident = r.d.control.Resident()
 		}
 		r.takeLatencies(uint32(s.Ended))

@@ -98,6 +98,9 @@ func (r *eventRow) look(held bool) (again bool) {
 	case r.gone:
 		return false
 	case held:
+		if r.d == nil && len(r.flying) == 0 {
+			r.queue.Arm() // whoever holds the events asks whether some are pending
+		}
 		return len(r.flying) > 0
 	case r.d != nil && !r.ending:
 		if !r.queue.Pending() {

@@ -317,7 +317,7 @@ func (p *eventPoller) counts() (list []gpu.EventKernelCounts) {
 		n := r.queue.Counts()
 		list = append(list, gpu.EventKernelCounts{
 			Number: i, Kernel: r.kernel.Name(), Started: n.Started, Ended: n.Ended, Dropped: n.Dropped, Stray: p.stray[i],
-			Resident: p.resident, P50: r.latency.Quantile(0.5), P99: r.latency.Quantile(0.99),
+			Pending: r.queue.Pending(), Resident: p.resident, P50: r.latency.Quantile(0.5), P99: r.latency.Quantile(0.99),
 		})
 	}
 	return list

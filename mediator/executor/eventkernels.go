@@ -32,7 +32,7 @@ type eventKernels struct {
 	gpu        gpu.EventKernels // nil before the first registration
 	at         gpu.Ptr          // where the area is for kernels
 	registered map[int]*eventKernel
-	held       bool
+	turn       eventTurn
 	ending     atomic.Int32 // kernels that are being unregistered
 	eventPresence
 	told  eventPresence // the watching goroutine's
@@ -60,7 +60,7 @@ func registerEventKernel(c *command, p *pending) error {
 	if !ok || x.o.EventFile == nil {
 		return fmt.Errorf("register an event kernel: %w", abi.StatusNotSupported)
 	}
-	k, f, err := c.eventKernel()
+	k, f, priority, err := c.eventKernel()
 	if err != nil {
 		return err
 	}
@@ -72,6 +72,7 @@ func registerEventKernel(c *command, p *pending) error {
 		return fmt.Errorf("register an event kernel beside %d: %w", abi.MaxEventKernels, abi.StatusTooMany)
 	}
 	k.Number = n
+	x.eventKernels.turn.setPriority(n, priority)
 	if err := ek.RegisterEventKernel(k); err != nil {
 		x.o.Page.GiveEventNumber(x.o.Slot, n)
 		if errors.Is(err, gpu.ErrFull) {
@@ -84,25 +85,26 @@ func registerEventKernel(c *command, p *pending) error {
 	return nil
 }
 
-// eventKernel decodes and checks what is to be registered, all but its number.
-func (c *command) eventKernel() (*gpu.EventKernel, *function, error) {
+// eventKernel decodes and checks what is to be registered, all but its number, and returns the
+// priority that it asks for.
+func (c *command) eventKernel() (k *gpu.EventKernel, f *function, priority int, err error) {
 	x := c.ch.x
 	l, err := abi.DecodeLaunch(c.entry)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
-	f, err := x.functions.get(l.Function)
+	f, err = x.functions.get(l.Function)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
-	k := &gpu.EventKernel{Handle: l.Function, Launch: launchShape(&l), Entries: defaultEventEntries}
+	k = &gpu.EventKernel{Handle: l.Function, Launch: launchShape(&l), Entries: defaultEventEntries}
 	if err := x.checkShape(k.Grid, k.Block); err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	records := uint64(c.h.Aux) * abi.EntrySize
 	data, err := c.data(l.Data, records+uint64(l.ParamBytes), maxParams)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, 0, err
 	}
 	k.Function, k.Params = f.gpu, data[records:]
 	var asked attributes
@@ -113,22 +115,26 @@ func (c *command) eventKernel() (*gpu.EventKernel, *function, error) {
 			continue
 		}
 		if err := x.attribute(e, f, &k.Launch, &asked); err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 	}
 	switch {
 	case asked.preempt.Form != 0 || asked.cooperative:
-		return nil, nil, fmt.Errorf("an event kernel that is cooperative, or preemptible: %w", abi.StatusNotSupported)
+		return nil, nil, 0, fmt.Errorf("an event kernel that is cooperative, or preemptible: %w", abi.StatusNotSupported)
 	case uint64(l.ParamBytes) != f.attrs.ParamBytes:
-		return nil, nil, fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
+		return nil, nil, 0, fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
 	case k.Entries < 1 || k.Entries > abi.MaxEventEntries || abi.EventQueueSize(len(k.Params), k.Entries) > abi.EventQueueBytes:
-		return nil, nil, fmt.Errorf("an event kernel's queue of %d entries with %d bytes of parameters: %w", k.Entries, len(k.Params), abi.StatusInvalidValue)
+		return nil, nil, 0, fmt.Errorf("an event kernel's queue of %d entries with %d bytes of parameters: %w", k.Entries, len(k.Params), abi.StatusInvalidValue)
 	}
 	if _, ignored := x.launchUrgency(asked.prioritised, asked.priority); ignored {
 		x.slot.AddIgnoredPriority()
 	}
+	priority = ownPriority
+	if asked.prioritised {
+		priority = int(max(-int64(asked.priority), 0))
+	}
 	x.record.end()
-	return k, f, nil
+	return k, f, priority, nil
 }
 
 // mapEvents gives the context the event area, once, and begins to watch it.
@@ -143,6 +149,7 @@ func (x *Executor) mapEvents(ek gpu.EventKernels) error {
 	}
 	e.at = at
 	e.gpu, e.registered = ek, make(map[int]*eventKernel)
+	e.turn.begin(ek)
 	ctx, cancel := context.WithCancel(x.o.Until)
 	e.stop = cancel
 	e.watch.Go(func() { x.watchEvents(ctx, ek) })
@@ -156,13 +163,15 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 	for ctx.Err() == nil {
 		seen := kicks.Load()
 		if x.eventsRung() {
-			ek.KickEvents()
+			if x.kickedEvents() {
+				ek.KickEvents()
+			}
 			x.do(func() { x.eventKernels.on = true })
 			x.eventKernels.told.on = true
 		}
-		limit := eventWatch
+		limit := x.watchEventTurn()
 		if x.eventKernels.ending.Load() > 0 {
-			limit = endingWatch
+			limit = min(limit, endingWatch)
 			x.slot.Wake()
 		}
 		_ = futex.Wait(kicks, seen, limit) // it ends early for any reason
@@ -182,6 +191,13 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 			return
 		}
 	}
+}
+
+// wakeEventWatch has watchEvents look at once.
+func (x *Executor) wakeEventWatch() {
+	kicks := abi.AtomicWord(x.o.Events, abi.EventKicksWord)
+	kicks.Add(1)
+	futex.Wake(kicks)
 }
 
 // showEvents tells the daemon of the context's event kernels.
@@ -234,23 +250,6 @@ func (x *Executor) eventsRung() bool {
 		}
 	}
 	return false
-}
-
-// holdEvents keeps the context's event kernels off the GPU while the guest is suspended. It reports
-// whether some wait for the end of that.
-func (x *Executor) holdEvents(suspended bool) (waiting bool) {
-	e := &x.eventKernels
-	if len(e.registered) == 0 || x.poison != nil {
-		return false
-	}
-	if suspended != e.held {
-		if err := e.gpu.HoldEvents(suspended); err != nil {
-			x.fail(err)
-			return false
-		}
-		e.held = suspended
-	}
-	return suspended && x.eventsRung()
 }
 
 func unregisterEventKernel(c *command, _ *pending) error {
@@ -333,9 +332,8 @@ func (x *Executor) registersModule(module uint64) bool {
 func (x *Executor) closeEvents() {
 	if e := &x.eventKernels; e.stop != nil {
 		e.stop()
-		kicks := abi.AtomicWord(x.o.Events, abi.EventKicksWord)
-		kicks.Add(1)
-		futex.Wake(kicks)
+		x.wakeEventWatch()
 		e.watch.Wait()
+		e.turn.end(x.o.Clock.Now())
 	}
 }

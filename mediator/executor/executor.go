@@ -372,7 +372,7 @@ func (x *Executor) Step(suspended bool) bool {
 	if !suspended {
 		x.admission.settle(x)
 	}
-	x.slot.SetBacklog(x.holdEvents(suspended) || backlog)
+	x.slot.SetBacklog(x.stepEventTurn(suspended) || backlog)
 	x.publishWorking(working || x.eventKernels.on)
 	for _, f := range x.reports {
 		f()

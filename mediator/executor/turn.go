@@ -40,17 +40,17 @@ func (j *job) hasTurn() bool {
 		// after all.
 		return true
 	case slotstate.Ready:
-		return (free || j.isMostUrgent()) && !x.suspension.on && j.slot.Grant()
+		return (free || x.goesAhead(j.urgency)) && !x.suspension.on && j.slot.Grant()
 	default: // it has no slot
 		return free && !x.suspension.on
 	}
 }
 
-// isMostUrgent reports whether no guest's launch goes before this one, so that it need not wait for
-// the daemon. The daemon decides among the guest's own.
-func (j *job) isMostUrgent() bool {
-	p := j.ch.x.o.Page
-	if p.Mode() != ipc.ModeAhead || j.urgency < p.Terms().PriorityCeiling {
+// goesAhead reports whether no guest's launch goes before one of this urgency, so that it need not
+// wait for the daemon. The daemon decides among the guest's own.
+func (x *Executor) goesAhead(urgency int) bool {
+	p := x.o.Page
+	if p.Mode() != ipc.ModeAhead || urgency < p.Terms().PriorityCeiling {
 		return false
 	}
 	for i := range ipc.MaxContexts {

@@ -19,7 +19,7 @@ type Claim struct {
 const claimAttempts = MaxLaunchSlots
 
 // Claim takes a slot for a launch of a context and makes it ready. It uses the fields of v that are
-// known before a launch runs: its description, and Arrived. It reports false if all slots are taken
+// known before a launch runs: its description, Arrived and Events. It reports false if all slots are taken
 // or the page has none.
 func (p *ControlPage) Claim(context int, v *Launch) (Claim, bool) {
 	if p.launches == nil {
@@ -76,6 +76,7 @@ func (l *slotLayout) fill(v *Launch) {
 	l.used.Store(0)
 	l.evictions.Store(0)
 	l.failed.Store(0)
+	l.events.Store(uint32(v.Events))
 }
 
 // Held reports whether there is a slot.
@@ -152,6 +153,17 @@ func (c Claim) Leave(at, used time.Duration) {
 func (c Claim) SetEvictable(evictable bool) {
 	if c.live() {
 		storeBool(&c.slot.l.evictable, evictable)
+	}
+}
+
+// SetEvents records what event kernels have on the GPU, and tells the daemon of those that no longer
+// need it.
+func (c Claim) SetEvents(u EventUse) {
+	if c.live() {
+		c.slot.l.events.Store(uint32(u))
+		if u == EventsIdle {
+			c.slot.page.WakeDaemon()
+		}
 	}
 }
 

@@ -81,7 +81,8 @@ type slotLayout struct {
 	used      atomic.Int64
 	evictions atomic.Uint32
 	failed    atomic.Uint32
-	_         [2*lineBytes - 96]byte
+	events    atomic.Uint32 // see EventUse; zero with executors of older versions
+	_         [2*lineBytes - 100]byte
 }
 
 // turn identifies a launch and its state in one word, so that no process changes the state of
@@ -153,10 +154,26 @@ type Launch struct {
 	// Failed reports of a launch that is done that it was abandoned.
 	Failed bool
 
+	// Events says whether event kernels have the slot, and what they have on the GPU.
+	Events EventUse
+
 	// Asked, Deadline and BelowSM are the daemon's last request to leave.
 	Asked, Deadline time.Duration
 	BelowSM         uint32
 }
+
+// EventUse says of a launch slot whether a context's event kernels have it. They have one turn
+// together, for as long as something of them is on the GPU.
+type EventUse uint32
+
+const (
+	// NoEvents: the slot is a launch's.
+	NoEvents EventUse = iota
+	// EventsBusy: events are under way, or wait for the turn.
+	EventsBusy
+	// EventsIdle: the event kernels are on the GPU without an event, and leave it when told.
+	EventsIdle
+)
 
 // readAttempts bounds how often Read starts again because the launch went on meanwhile.
 const readAttempts = 8
@@ -181,7 +198,7 @@ func (s *LaunchSlot) Read() (Launch, bool) {
 			Kernel:  s.l.kernel.Load(),
 			Arrived: time.Duration(s.l.arrived.Load()), Started: time.Duration(s.l.started.Load()), Stopped: time.Duration(s.l.stopped.Load()),
 			Used: time.Duration(s.l.used.Load()), Predicted: time.Duration(s.l.predicted.Load()),
-			Evictions: s.l.evictions.Load(), Failed: s.l.failed.Load() != 0,
+			Evictions: s.l.evictions.Load(), Failed: s.l.failed.Load() != 0, Events: min(EventUse(s.l.events.Load()), EventsIdle),
 			Asked: time.Duration(s.l.asked.Load()), Deadline: time.Duration(s.l.deadline.Load()), BelowSM: s.l.belowSM.Load(),
 		}
 		if turn(s.l.turn.Load()) == t {

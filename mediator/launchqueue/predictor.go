@@ -102,6 +102,9 @@ func features(s *ipc.Launch) duration.Features {
 // Predict sets how long a launch is expected to run, 0 if that is unknown: by the model of its
 // kernel, or else by the mean that its executor has measured.
 func (p *Predictor) Predict(l *Launch) {
+	if l.slot.Events != ipc.NoEvents {
+		return // they stay as long as there are events
+	}
 	l.Predicted = p.guest(l.Guest).models.Predict(duration.Kernel(l.slot.Kernel), features(&l.slot))
 	if l.Predicted <= 0 {
 		l.Predicted = l.slot.Predicted
@@ -111,7 +114,7 @@ func (p *Predictor) Predict(l *Launch) {
 // Ended learns from a launch that has ended.
 func (p *Predictor) Ended(l *Launch) {
 	s := &l.slot
-	if s.Failed || s.Used <= 0 {
+	if s.Failed || s.Used <= 0 || s.Events != ipc.NoEvents {
 		return
 	}
 	g := p.guest(l.Guest)

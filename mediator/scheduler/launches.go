@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"time"
 
 	"vgpud/accounting"
@@ -45,6 +46,7 @@ func (s *Scheduler) readLaunches(guests []*Guest) {
 	for {
 		ev, ok := s.launches.queue.Next()
 		if !ok {
+			s.yieldIdleEvents()
 			return
 		}
 		// A policy about guests is asked at the ends of phases. Only what it has evicted itself is
@@ -55,6 +57,23 @@ func (s *Scheduler) readLaunches(guests []*Guest) {
 		s.observe(guests, &accounting.Phase{})
 		s.decide(guests, ev)
 	}
+}
+
+// yieldIdleEvents tells event kernels that have nothing to do to leave the GPU for launches that
+// wait, whatever the policy. Nobody is charged for that: nothing is interrupted.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) yieldIdleEvents() {
+	l := &s.launches
+	if !l.byKernel {
+		return
+	}
+	now := s.o.Clock.Now()
+	l.queue.IdleEvents(func(idle *launchqueue.Launch) {
+		if idle.Evict(math.MaxUint32, now, 0) {
+			l.busyWait.evicts(now)
+		}
+	})
 }
 
 // readSlots reads the guests' launch slots.

@@ -1,0 +1,85 @@
+package launchqueue
+
+import (
+	"testing"
+	"time"
+
+	"vgpud/mediator/ipc"
+)
+
+// idle returns the launches that are to leave since they are idle.
+func (f *fixture) idle() (all []*Launch) {
+	f.read()
+	f.queue.IdleEvents(func(l *Launch) { all = append(all, l) })
+	return all
+}
+
+// TestIdleEvents: event kernels on the GPU without an event are to leave it if launches of another
+// guest wait, and only then.
+func TestIdleEvents(t *testing.T) {
+	f := newFixture(t, 2)
+	for i := range f.guests {
+		f.guests[i].Mode = ipc.ModeByKernel
+	}
+	events := f.submit(1, ipc.Launch{Evictable: true, Priority: 5, Events: ipc.EventsBusy})
+	f.read()
+	f.queue.launches[0].Run(f.now)
+	f.start(events)
+	own := f.submit(1, ipc.Launch{})
+	if n := len(f.idle()); n != 0 {
+		t.Fatalf("%d idle that are busy", n)
+	}
+	events.SetEvents(ipc.EventsIdle)
+	if n := len(f.idle()); n != 0 {
+		t.Errorf("%d are to leave for a launch of their own guest", n)
+	}
+	other := f.submit(2, ipc.Launch{})
+	if all := f.idle(); len(all) != 1 || all[0].Slot().ID != events.Launch() {
+		t.Fatalf("to leave: %v", all)
+	}
+	events.SetEvents(ipc.EventsBusy)
+	if n := len(f.idle()); n != 0 {
+		t.Errorf("%d are to leave with events", n)
+	}
+	events.SetEvents(ipc.EventsIdle)
+	all := f.idle()
+	if len(all) != 1 || !all[0].Evict(1<<32-1, f.now, 0) {
+		t.Fatalf("to leave: %v", all)
+	}
+	if n := len(f.idle()); n != 0 {
+		t.Errorf("%d are told again", n)
+	}
+	events.Finish(time.Second)
+	own.Abandon(0)
+	other.Abandon(0)
+	if n := len(f.idle()); n != 0 {
+		t.Errorf("%d are gone and to leave", n)
+	}
+}
+
+// TestEventsArePredictedByNothing: how long event kernels stay depends on their events, so it is not
+// learned, and not used for a launch of what has the same number.
+func TestEventsArePredictedByNothing(t *testing.T) {
+	f := newFixture(t, 1)
+	var p Predictor
+	for _, use := range []ipc.EventUse{ipc.EventsBusy, ipc.NoEvents, ipc.EventsBusy} {
+		c := f.submit(1, ipc.Launch{Kernel: 9, Tasks: 1, Threads: 32, Predicted: time.Second, Events: use})
+		f.read()
+		l := f.queue.launches[0]
+		p.Predict(l)
+		if known := l.Predicted > 0; known != (use == ipc.NoEvents) {
+			t.Errorf("use %d: predicted %v", use, l.Predicted)
+		}
+		c.Grant()
+		c.Start(f.now)
+		c.Finish(time.Minute)
+		f.queue.Read(f.now, f.guests, func(ch Change) {
+			if ch.Kind == Ended {
+				p.Ended(ch.Launch)
+			}
+		})
+	}
+	if n := p.Accuracy().Launches; n != 1 {
+		t.Errorf("%d predictions of launches, want 1", n)
+	}
+}
