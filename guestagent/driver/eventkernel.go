@@ -49,9 +49,8 @@ type EventKernel struct {
 }
 
 // RegisterEventKernel registers a kernel. Its queue's entries begin with the launch's parameters;
-// entries is how many events can be under way, 0 the host's usual number. The launch's attributes apply
-// to the events, but for a priority, which has no effect: events come in their context's turns.
-// Cooperative launches and preemptible forms are refused.
+// entries is how many events can be under way, 0 the host's usual number. The launch's attributes and
+// priority apply to the events; see [Launch]. Cooperative launches and preemptible forms are refused.
 func (c *Context) RegisterEventKernel(ctx context.Context, l *Launch, entries int) (*EventKernel, error) {
 	area, err := c.dev.Events()
 	if err != nil {
@@ -61,6 +60,11 @@ func (c *Context) RegisterEventKernel(ctx context.Context, l *Launch, entries in
 	if entries != 0 {
 		a := abi.Attribute{ID: abi.AttributeEventEntries}
 		a.PutUint32(0, uint32(entries))
+		attributes = append(attributes[:len(attributes):len(attributes)], a)
+	}
+	if priority := c.Own().launchPriority(l); priority != 0 {
+		a := abi.Attribute{ID: abi.AttributePriority}
+		a.PutUint32(0, uint32(priority))
 		attributes = append(attributes[:len(attributes):len(attributes)], a)
 	}
 	x := abi.Launch{

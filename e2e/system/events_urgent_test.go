@@ -1,0 +1,137 @@
+package system
+
+import (
+	"fmt"
+	"testing"
+
+	"vgpud/e2e/host"
+	"vgpud/guestagent/driver"
+	"vgpud/mediator/api"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// spinPTX counts down from its parameter in each block.
+const spinPTX = ".version 8.0\n.target sm_80\n.address_size 64\n" + `
+.visible .entry spin(.param .u64 n)
+{
+	.reg .pred %p1;
+	.reg .b64 %rd<2>;
+	ld.param.u64 %rd1, [n];
+L:
+	add.s64 %rd1, %rd1, -1;
+	setp.ne.s64 %p1, %rd1, 0;
+	@%p1 bra L;
+	ret;
+}
+`
+
+// endlessKernel has a guest run one preemptible kernel that does not end while a test lasts.
+func endlessKernel(t *testing.T, h *host.Host, s api.VMSpec) (*driver.Context, *driver.Pending) {
+	t.Helper()
+	gpu := preemptible(t, h, s, driver.PreemptOptions{Forms: abi.PreemptPersistent})
+	m, err := gpu.LoadModule(t.Context(), []byte(spinPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := m.Function(t.Context(), "spin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := driver.Launch{Function: f, Grid: driver.Dim{X: 1 << 30}, Block: driver.Dim{X: 32}, Preempt: &driver.Preempt{Form: abi.PreemptPersistent}}
+	if l.Params, err = f.AppendParams(nil, uint64(50)); err != nil {
+		t.Fatal(err)
+	}
+	p := new(driver.Pending)
+	if err := gpu.Own().Enqueue(t.Context(), p, &l); err != nil {
+		t.Fatal(err)
+	}
+	onGPU(h, s.Name)
+	return gpu, p
+}
+
+// onGPU waits until a launch of a guest has the GPU.
+func onGPU(h *host.Host, name string) {
+	h.Until("a launch of "+name+" on the GPU", func() error {
+		if l := h.VM(name).Preemption.Launches; l.Running != 1 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+}
+
+// parked waits until a guest's event kernels are parked.
+func parked(t *testing.T, h *host.Host, name string) {
+	t.Helper()
+	h.Until("parked event kernels of "+name, func() error {
+		all, err := h.Client.EventKernels(t.Context())
+		if err != nil {
+			return err
+		}
+		for _, k := range all {
+			if k.VM == name && k.Resident {
+				return fmt.Errorf("%+v", k)
+			}
+		}
+		return nil
+	})
+}
+
+// TestEventsTakeTheGPU: a parked event of an urgent guest has another guest's kernel evicted and ends
+// long before it, each time; one without priority waits for the kernel's end.
+func TestEventsTakeTheGPU(t *testing.T) {
+	h := host.Start(t, "hpf")
+	urgent := newPinger(t, h.NewGuest(api.VMSpec{Name: "urgent", PriorityCeiling: urgentPriority}))
+	equal := newPinger(t, h.NewGuest(api.VMSpec{Name: "equal"}))
+	urgent.pings(10) // nothing else wants the GPU
+	equal.pings(10)
+	batch, kernel := endlessKernel(t, h, api.VMSpec{Name: "batch"})
+
+	evictions := func() uint64 { return h.VM("batch").Preemption.Evictions }
+	for i := range 5 {
+		parked(t, h, "urgent")
+		onGPU(h, "batch")
+		before := evictions()
+		urgent.pings(1)
+		evictedMore(h, "batch", before)
+		if kernel.Done() {
+			t.Fatalf("the batch guest's kernel has ended with event %d: %v", i, kernel.Wait(t.Context()))
+		}
+	}
+	h.Until("the urgent guest to be charged", func() error {
+		if p := h.VM("urgent").Preemption; p.Caused < 5 || p.ChargedSeconds <= 0 {
+			return fmt.Errorf("%+v", p)
+		}
+		return nil
+	})
+
+	parked(t, h, "urgent")
+	onGPU(h, "batch")
+	before := evictions()
+	end := make(chan error, 1)
+	go func() { end <- equal.card.Run(t.Context(), 1) }()
+	h.Until("the event waits", func() error {
+		if l := h.VM("equal").Preemption.Launches; l.Waiting != 1 {
+			return fmt.Errorf("%+v", l)
+		}
+		return nil
+	})
+	// That it stays so shows in what the urgent guest does meanwhile.
+	urgent.pings(1)
+	evictedMore(h, "batch", before)
+	parked(t, h, "urgent")
+	onGPU(h, "batch")
+	select {
+	case err := <-end:
+		t.Fatalf("an event without priority does not wait for the kernel: %v", err)
+	default:
+	}
+	if p := h.VM("equal").Preemption; p.Caused != 0 || kernel.Done() {
+		t.Errorf("the guest without priority: %+v; the kernel has ended: %v", p, kernel.Done())
+	}
+	if err := batch.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+}
