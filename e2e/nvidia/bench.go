@@ -45,6 +45,7 @@ var parts = []part{
 	{edgeSharesPart, []string{"event_share_error", "event_charge_error"}, 45 * time.Second, true, eventShares},
 	{edgeHostPart, []string{"cpu_slow", "ping_rate"}, 50 * time.Second, true, eventsBesideHost},
 	{edgeStreamsPart, []string{"small_faster", "large_slower"}, 45 * time.Second, true, eventStreams},
+	{edgeUrgentPart, []string{"shared_urgent_p50_us"}, 60 * time.Second, true, urgentEvents},
 	{soakPart, []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
 }
 

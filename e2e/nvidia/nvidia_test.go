@@ -162,7 +162,7 @@ func TestFaultsAreDoneOnceEachWasTried(t *testing.T) {
 
 func TestChoose(t *testing.T) {
 	all, err := choose("")
-	if err != nil || len(all) != len(parts)-7 || slices.ContainsFunc(all, func(p part) bool { return p.apart }) {
+	if err != nil || len(all) != len(parts)-8 || slices.ContainsFunc(all, func(p part) bool { return p.apart }) {
 		t.Errorf("%d parts, %v", len(all), err)
 	}
 	if long, err := choose("soak"); err != nil || len(long) != 1 || !long[0].apart {

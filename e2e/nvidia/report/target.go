@@ -70,6 +70,7 @@ var targets = []Target{
 	{"idle_other", "%", 1, false, "what an event kernel without events takes from another guest"},
 	{"idle_same", "%", 1, false, "the same, from its own guest"},
 	{"shared_p50_us", "µs", 200, false, "an event beside another guest's kernels of 20 ms, over an event alone: median"},
+	{"shared_urgent_p50_us", "µs", 200, false, "an event beside another guest's kernels of 20 ms, over an event alone, with priority over preemptible kernels, under hpf"},
 	{"idle_core", "cores", 0, false, "processor time of the host that an event kernel without events takes"},
 	{"idle_watts", "%", 100, false, "power that it takes"},
 	{"event_share_error", "points", 2, false, "shares of two guests with events without end, weights 1:2"},

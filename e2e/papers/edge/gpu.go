@@ -27,7 +27,7 @@ var gpuWhys = map[string]string{
 	"launch32_p99_us": "two guests' contexts take turns on the GPU, so that some events wait for their context's: docs/results/edge-gpu.md",
 	"speedup_native":  "as launch_p50_us: even the bare answer is less than 4.4 times as fast as a native launch there: docs/results/edge-gpu.md",
 	"speedup_guest":   "as launch_p50_us: docs/results/edge-gpu.md",
-	"shared_p50_us":   "an event waits for its context's turn, and the others' slices are as long as the driver has them by default; events have no priority over others' kernels: docs/results/edge-gpu.md",
+	"shared_p50_us":   "an event waits for its context's turn, and the others' slices are as long as the driver has them by default; the policy gives events no priority there, as hpf does (shared_urgent_p50_us): docs/results/edge-gpu.md",
 }
 
 // gpuResults are what was measured on a GPU.

@@ -56,6 +56,7 @@ var goalSet = goals.Set{
 		{ID: "idle_core", Unit: "cores", Limit: 0, AtMost: true, Paper: "-", Live: true},
 		{ID: "idle_watts", Unit: "%", Limit: 100, AtMost: true, Says: "shown", Paper: "persistent threads +13", Live: true},
 		{ID: "shared_p50_us", Unit: "µs", Limit: 200, AtMost: true, Paper: "-", Live: true},
+		{ID: "shared_urgent_p50_us", Unit: "µs", Limit: 200, AtMost: true, Paper: "-", Live: true},
 		{ID: "share_error", From: "event_share_error", Unit: "points", Limit: 2, AtMost: true, Paper: "-", Live: true},
 		{ID: "charge_error", From: "event_charge_error", Unit: "points", Limit: 1, AtMost: true, Paper: "-", Live: true},
 		{ID: "cpu_slow", Unit: "x", Limit: 1.02, AtMost: true, Paper: "1.17 to 1.19", Live: true},
