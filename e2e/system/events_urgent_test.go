@@ -77,13 +77,21 @@ func parked(t *testing.T, h *host.Host, name string) {
 }
 
 // TestEventsTakeTheGPU: a parked event of an urgent guest has another guest's kernel evicted and ends
-// long before it, each time; one without priority waits for the kernel's end.
+// long before it, each time. Events of a guest without priority wait for the kernel's end, and so do
+// those of one that asks for none.
 func TestEventsTakeTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
 	urgent := newPinger(t, h.NewGuest(api.VMSpec{Name: "urgent", PriorityCeiling: urgentPriority}))
 	equal := newPinger(t, h.NewGuest(api.VMSpec{Name: "equal"}))
+	asksNone := &pinger{t: t, dev: h.NewGuest(api.VMSpec{Name: "asks-none", PriorityCeiling: urgentPriority})}
+	var err error
+	if asksNone.gpu, err = asksNone.dev.NewContext(t.Context(), driver.ContextOptions{Priority: 1}); err != nil {
+		t.Fatal(err)
+	}
+	asksNone.register()
 	urgent.pings(10) // nothing else wants the GPU
 	equal.pings(10)
+	asksNone.pings(10)
 	batch, kernel := endlessKernel(t, h, api.VMSpec{Name: "batch"})
 
 	evictions := func() uint64 { return h.VM("batch").Preemption.Evictions }
@@ -107,14 +115,17 @@ func TestEventsTakeTheGPU(t *testing.T) {
 	parked(t, h, "urgent")
 	onGPU(h, "batch")
 	before := evictions()
-	end := make(chan error, 1)
+	end := make(chan error, 2)
 	go func() { end <- equal.card.Run(t.Context(), 1) }()
-	h.Until("the event waits", func() error {
-		if l := h.VM("equal").Preemption.Launches; l.Waiting != 1 {
-			return fmt.Errorf("%+v", l)
-		}
-		return nil
-	})
+	go func() { end <- asksNone.card.Run(t.Context(), 1) }()
+	for _, name := range []string{"equal", "asks-none"} {
+		h.Until("the event of "+name+" waits", func() error {
+			if l := h.VM(name).Preemption.Launches; l.Waiting != 1 {
+				return fmt.Errorf("%+v", l)
+			}
+			return nil
+		})
+	}
 	// That it stays so shows in what the urgent guest does meanwhile.
 	urgent.pings(1)
 	evictedMore(h, "batch", before)
@@ -125,13 +136,17 @@ func TestEventsTakeTheGPU(t *testing.T) {
 		t.Fatalf("an event without priority does not wait for the kernel: %v", err)
 	default:
 	}
-	if p := h.VM("equal").Preemption; p.Caused != 0 || kernel.Done() {
-		t.Errorf("the guest without priority: %+v; the kernel has ended: %v", p, kernel.Done())
+	for _, name := range []string{"equal", "asks-none"} {
+		if p := h.VM(name).Preemption; p.Caused != 0 || kernel.Done() {
+			t.Errorf("guest %s: %+v; the kernel has ended: %v", name, p, kernel.Done())
+		}
 	}
 	if err := batch.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-end; err != nil {
-		t.Error(err)
+	for range cap(end) {
+		if err := <-end; err != nil {
+			t.Error(err)
+		}
 	}
 }

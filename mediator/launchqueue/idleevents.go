@@ -6,7 +6,7 @@ import (
 )
 
 // IdleEvents calls f with each launch of event kernels that are on the GPU without an event while
-// launches of other guests wait for it.
+// other launches wait for it.
 func (q *Queue) IdleEvents(f func(*Launch)) {
 	counted := false
 	for _, l := range q.launches {
@@ -17,7 +17,11 @@ func (q *Queue) IdleEvents(f func(*Launch)) {
 			q.recount()
 			counted = true
 		}
-		if q.othersWait(l.queue) {
+		others := q.count.waiting
+		if l.Waits() {
+			others-- // itself: it went ahead
+		}
+		if others > 0 {
 			f(l)
 		}
 	}

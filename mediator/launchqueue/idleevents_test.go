@@ -14,8 +14,8 @@ func (f *fixture) idle() (all []*Launch) {
 	return all
 }
 
-// TestIdleEvents: event kernels on the GPU without an event are to leave it if launches of another
-// guest wait, and only then.
+// TestIdleEvents: event kernels on the GPU without an event are to leave it if launches wait, of
+// another guest or of their own, and only then.
 func TestIdleEvents(t *testing.T) {
 	f := newFixture(t, 2)
 	for i := range f.guests {
@@ -25,18 +25,18 @@ func TestIdleEvents(t *testing.T) {
 	f.read()
 	f.queue.launches[0].Run(f.now)
 	f.start(events)
-	own := f.submit(1, ipc.Launch{})
-	if n := len(f.idle()); n != 0 {
-		t.Fatalf("%d idle that are busy", n)
-	}
 	events.SetEvents(ipc.EventsIdle)
 	if n := len(f.idle()); n != 0 {
-		t.Errorf("%d are to leave for a launch of their own guest", n)
+		t.Errorf("%d are to leave for nobody", n)
+	}
+	for guest := 1; guest <= 2; guest++ {
+		other := f.submit(guest, ipc.Launch{})
+		if all := f.idle(); len(all) != 1 || all[0].Slot().ID != events.Launch() {
+			t.Fatalf("to leave for guest %d: %v", guest, all)
+		}
+		other.Abandon(0)
 	}
 	other := f.submit(2, ipc.Launch{})
-	if all := f.idle(); len(all) != 1 || all[0].Slot().ID != events.Launch() {
-		t.Fatalf("to leave: %v", all)
-	}
 	events.SetEvents(ipc.EventsBusy)
 	if n := len(f.idle()); n != 0 {
 		t.Errorf("%d are to leave with events", n)
@@ -50,7 +50,6 @@ func TestIdleEvents(t *testing.T) {
 		t.Errorf("%d are told again", n)
 	}
 	events.Finish(time.Second)
-	own.Abandon(0)
 	other.Abandon(0)
 	if n := len(f.idle()); n != 0 {
 		t.Errorf("%d are gone and to leave", n)
