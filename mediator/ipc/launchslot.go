@@ -154,7 +154,7 @@ type Launch struct {
 	// Failed reports of a launch that is done that it was abandoned.
 	Failed bool
 
-	// Events says whether event kernels have the slot, and what they have on the GPU.
+	// Events tells a slot of event kernels from one of a launch.
 	Events EventUse
 
 	// Asked, Deadline and BelowSM are the daemon's last request to leave.
@@ -162,7 +162,7 @@ type Launch struct {
 	BelowSM         uint32
 }
 
-// EventUse says of a launch slot whether a context's event kernels have it. They have one turn
+// EventUse is the use that a context's event kernels make of a launch slot. They have one turn
 // together, for as long as something of them is on the GPU.
 type EventUse uint32
 
