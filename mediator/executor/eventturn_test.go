@@ -228,7 +228,7 @@ func TestEventsTakeTurns(t *testing.T) {
 	r.fire(r.low)
 	v := r.await("a launch", ready)
 	if v.Priority != 3 || v.Events != ipc.EventsBusy || !v.Evictable || v.PerSM != 0 || !r.page.Context(0).Backlog() {
-		t.Errorf("the launch is %+v, backlog %v", v, r.page.Context(0).Backlog())
+		t.Fatalf("the launch is %+v, backlog %v", v, r.page.Context(0).Backlog())
 	}
 	for range 50 {
 		r.ctx.(gpu.EventKernels).KickEvents()
