@@ -365,6 +365,13 @@ func (p *process) returning() (f *os.File, closed []int) {
 	return p.moves.saved, p.moves.closed
 }
 
+// returns reports whether a new executor has been told to make the context anew, and is not ready.
+func (p *process) returns() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.moves.saved != nil && p.moves.at == returns
+}
+
 // returned records that the new executor is ready.
 func (p *process) returned() {
 	p.mu.Lock()

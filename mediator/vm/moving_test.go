@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"testing"
@@ -321,6 +322,45 @@ func TestContextOutlivesDeadExecutors(t *testing.T) {
 	g.place(1, l.Times)
 	var gone ipc.Task
 	next(t, g.serve, ipc.KindTaskGone, &gone)
+}
+
+// An executor may die before it has its setup, too.
+func TestContextOutlivesAnExecutorWithoutSetup(t *testing.T) {
+	g := newMovingGuest(t)
+	command := g.command
+	g.askToLeave()
+	l := g.left()
+	p := g.process(g.ref.Slot)
+	p.mu.Lock() // which is taken before an executor is started
+	g.command = func() *exec.Cmd {
+		g.command = command
+		// The link is closed before standard input.
+		cmd := exec.Command("/bin/sh", "-c", "exec 3<&- 0<&-")
+		stdin, err := cmd.StdinPipe()
+		if err != nil {
+			t.Error(err)
+			return cmd
+		}
+		p.mu.Lock() // setting it up needs it, too
+		go func() {
+			defer p.mu.Unlock()
+			var err error
+			for err == nil {
+				_, err = stdin.Write(make([]byte, 4096)) // it waits where the pipe is full
+			}
+			if !errors.Is(err, unix.EPIPE) {
+				t.Error(err)
+			}
+		}()
+		return cmd
+	}
+	p.mu.Unlock()
+	g.place(1, l.Times)
+	if l = g.left(); l.Times != 2 || !l.Wants || l.Error != "" {
+		t.Fatalf("after an executor that died: %+v", l)
+	}
+	g.place(1, l.Times)
+	g.until("the context is ready on the other GPU", func() bool { return g.ready(1) })
 }
 
 // A context that has left and gets no GPU any more ends, whatever the daemon knows of the time before:

@@ -123,6 +123,12 @@ func (p *process) runOnce(log *slog.Logger) (left bool) {
 		return false
 	}
 	if err != nil {
+		if p.returns() {
+			// It died before it had its setup, which is no worse than a moment later.
+			if p.pause(); p.left(log) {
+				return true
+			}
+		}
 		log.Error("executor not started", "err", err)
 		p.b.dev.ContextFaulted(p.ref, abi.ErrorExecutorStart)
 		return false
