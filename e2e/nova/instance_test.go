@@ -111,6 +111,26 @@ func TestInstances(t *testing.T) {
 		remove(t, admin, s.ID)
 	}
 	nothingLeft(t, b, admin, instances)
+	checkAgents(t, b)
+}
+
+// checkAgents fails the test unless each host's vgpu-placement has never had more than 30 MB of memory.
+func checkAgents(t *testing.T, b *bed) {
+	t.Helper()
+	const mostKB = 30_000
+	// The hosts' processes have numbers of one kind.
+	out := b.on(b.hosts[0], "sh", "-c", "grep -h VmHWM $(grep -l '^Name:.vgpu-placement$' /proc/[0-9]*/status)")
+	n := 0
+	for line := range strings.Lines(out) {
+		var kb int
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kb); err != nil || kb > mostKB {
+			t.Errorf("vgpu-placement has had %s of memory (%v), want at most %d kB", strings.TrimSpace(line), err, mostKB)
+		}
+		n++
+	}
+	if n != len(b.hosts) {
+		t.Errorf("%d hosts have %d vgpu-placement", len(b.hosts), n)
+	}
 }
 
 // awaitGPUs waits until the hosts have told Placement of all their GPUs.
