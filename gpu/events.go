@@ -60,13 +60,15 @@ type EventKernel struct {
 
 // EventKernelCounts are an event kernel's counts since it was registered.
 type EventKernelCounts struct {
-	Number  int           `json:"number"`
-	Kernel  string        `json:"kernel"`
-	Tier    abi.EventTier `json:"tier"`
-	Started uint64        `json:"started"`
-	Ended   uint64        `json:"ended"`
-	Dropped uint64        `json:"dropped"` // rings that found no free entry
-	Stray   uint64        `json:"stray"`   // rings while no kernel had the number, before this one
+	Number int           `json:"number"`
+	Kernel string        `json:"kernel"`
+	Tier   abi.EventTier `json:"tier"`
+	// Why says why Tier is the host.
+	Why     abi.EventReason `json:"why,omitempty"`
+	Started uint64          `json:"started"`
+	Ended   uint64          `json:"ended"`
+	Dropped uint64          `json:"dropped"` // rings that found no free entry
+	Stray   uint64          `json:"stray"`   // rings while no kernel had the number, before this one
 	// Pending reports whether there are rings that the GPU has not taken.
 	Pending bool `json:"pending,omitempty"`
 	// Resident reports whether the GPU polls the kernel's doorbell, or will in its context's turn.

@@ -22,6 +22,7 @@ var eventKernelColumns = append([]column[api.EventKernel]{
 	numberColumn("P50", wanted, func(k api.EventKernel) float64 { return k.P50Seconds }),
 	numberColumn("P99", wanted, func(k api.EventKernel) float64 { return k.P99Seconds }),
 }, inWide(
+	textColumn("REASON", func(k api.EventKernel) string { return k.Reason }),
 	countColumn("STRAY", func(k api.EventKernel) uint64 { return k.Stray }),
 	countColumn("CONTEXT", func(k api.EventKernel) int { return k.Context }),
 	textColumn("GPU", func(k api.EventKernel) string { return k.GPU }),

@@ -84,3 +84,17 @@ func TestLostColumns(t *testing.T) {
 		}
 	}
 }
+
+// TestEventReasonIsWide: why the host launches a kernel's events is in the wide table and in JSON.
+func TestEventReasonIsWide(t *testing.T) {
+	kernels := []api.EventKernel{{VM: "a", Number: 1, Kernel: "say", Tier: "host", Reason: "prints"}, {VM: "a", Number: 2, Kernel: "ping", Tier: "warp"}}
+	for kind, want := range map[string]bool{"table": false, "wide": true, "json": true, "csv": true} {
+		var out strings.Builder
+		if err := eventKernelTable.print(&out, &output.Format{Kind: kind}, kernels); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(out.String(), "prints") != want || strings.Count(out.String(), `"reason"`) != strings.Count(out.String(), `"prints"`) {
+			t.Errorf("-o %s:\n%s", kind, out.String())
+		}
+	}
+}

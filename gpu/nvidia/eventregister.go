@@ -177,6 +177,7 @@ func (c *Context) newDispatcher(r *eventRow) (*dispatcher, error) {
 	d, err := c.buildDispatcher(r)
 	if err != nil && c.fault.Load() == nil && !errors.Is(err, gpu.ErrOutOfMemory) {
 		c.d.o.Log.Info("the host launches an event kernel's events", "label", c.o.Label, "kernel", r.f.attrs.Name, "because", err)
+		r.why = dispatch.Why(err)
 		return nil, nil
 	}
 	return d, err
@@ -185,7 +186,7 @@ func (c *Context) newDispatcher(r *eventRow) (*dispatcher, error) {
 func (c *Context) buildDispatcher(r *eventRow) (*dispatcher, error) {
 	text := r.f.m.text
 	if text == "" {
-		return nil, &dispatch.Refusal{Detail: "its module is machine code, or longer than is kept"}
+		return nil, &dispatch.Refusal{Why: abi.EventReasonMachineCode, Detail: "its module is machine code, or longer than is kept"}
 	}
 	m, err := ptx.Parse(text)
 	if err != nil {
@@ -226,7 +227,7 @@ func (c *Context) fits(f *Function, l *gpu.Launch) error {
 	}
 	blocks, threads := l.Grid.Count(), l.Grid.Count()*l.Block.Count()
 	if each < 2 || blocks > uint64(p.SMs) || threads > uint64(p.SMs)*uint64(p.ThreadsPerSM)/residentPart {
-		return &dispatch.Refusal{Detail: fmt.Sprintf("its %d blocks of %d threads, %d an SM, would take too much of the GPU while they wait for events",
+		return &dispatch.Refusal{Why: abi.EventReasonGrid, Detail: fmt.Sprintf("its %d blocks of %d threads, %d an SM, would take too much of the GPU while they wait for events",
 			blocks, l.Block.Count(), each)}
 	}
 	return nil

@@ -53,7 +53,8 @@ type eventRow struct {
 	queue   *eventqueue.Poller // while the dispatcher is not there
 	was     eventqueue.State   // of queue, when the dispatcher was launched
 	params  []byte
-	d       *dispatcher // nil: the host launches its events
+	d       *dispatcher     // nil: the host launches its events
+	why     abi.EventReason // d is nil
 	berth   *berth
 	flying  []flight // launched by the host, oldest first
 	ending  bool
@@ -288,7 +289,7 @@ func (c *Context) EventKernelCounts() (list []gpu.EventKernelCounts, err error) 
 			continue
 		}
 		s := r.queue.State()
-		n := gpu.EventKernelCounts{Number: i, Kernel: r.f.attrs.Name, Tier: r.tier(), Stray: e.stray[i], Pending: r.queue.Pending()}
+		n := gpu.EventKernelCounts{Number: i, Kernel: r.f.attrs.Name, Tier: r.tier(), Why: r.why, Stray: e.stray[i], Pending: r.queue.Pending()}
 		if r.d != nil && r.d.launched.Load() {
 			s = r.d.control.State(r.was)
 			n.Pending = abi.LoadWord(e.area, abi.EventPage(i)+abi.EventDoorbellWord) != s.Seen

@@ -272,7 +272,8 @@ func TestEventKernels(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
 		dispatched bool
-	}{{"dispatcher", eventsPTX, true}, {"host", hostPTX, false}} {
+		why        string
+	}{{"dispatcher", eventsPTX, true, ""}, {"host", hostPTX, false, "unsupported-instruction"}} {
 		t.Run(c.name, func(t *testing.T) {
 			x := newEventFake(t, gpu.ContextOptions{})
 			p := alloc(t, x.c, 8)
@@ -290,7 +291,7 @@ func TestEventKernels(t *testing.T) {
 				t.Errorf("%d events have run, want 72", got)
 			}
 			n := x.counts()
-			if n.Started != 72 || n.Ended != 72 || n.Dropped != 0 || n.Kernel != "add" || n.P99 == 0 && !c.dispatched {
+			if n.Started != 72 || n.Ended != 72 || n.Dropped != 0 || n.Kernel != "add" || n.P99 == 0 && !c.dispatched || n.Why.String() != c.why {
 				t.Errorf("counts %+v", n)
 			}
 			if got := x.launches.Load() > 0; got != c.dispatched {

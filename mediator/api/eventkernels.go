@@ -17,6 +17,9 @@ type EventKernel struct {
 	// Tier says what launches its events: the "engine" of a GPU in software; on an NVIDIA GPU a resident
 	// "warp" or resident "blocks", or the "host", when it is kicked.
 	Tier string `json:"tier"`
+	// Reason says why that is the host, by a name of a closed list (docs/nvidia.md#event-kernels); empty
+	// for others.
+	Reason string `json:"reason,omitempty"`
 	// Resident reports whether the GPU polls its doorbell; else it is parked.
 	Resident bool   `json:"resident"`
 	Events   uint64 `json:"events"`

@@ -19,6 +19,7 @@ import (
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/scheduler"
 	"vgpud/mediator/statefile"
+	"vgpud/mediator/vgpu/abi"
 	guestproc "vgpud/mediator/vm"
 )
 
@@ -293,8 +294,12 @@ func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
 func (g *guest) eventKernels() (list []api.EventKernel, ended, dropped, stray uint64) {
 	all, sums := g.page.EventKernels()
 	for _, k := range all {
+		why := abi.EventReasonNone
+		if k.Tier == abi.EventHost {
+			why = k.Why
+		}
 		list = append(list, api.EventKernel{
-			VM: g.spec.Name, Domain: g.domain.Name, Number: k.Number, Context: k.Context, GPU: g.spec.GPU.Name, Kernel: k.Name, Tier: k.Tier.String(),
+			VM: g.spec.Name, Domain: g.domain.Name, Number: k.Number, Context: k.Context, GPU: g.spec.GPU.Name, Kernel: k.Name, Tier: k.Tier.String(), Reason: why.String(),
 			Resident: k.Resident, Events: k.Ended, Dropped: k.Dropped, Stray: k.Stray, P50Seconds: k.P50.Seconds(), P99Seconds: k.P99.Seconds(),
 		})
 	}

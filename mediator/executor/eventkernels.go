@@ -205,7 +205,7 @@ func (x *Executor) showEvents(list []gpu.EventKernelCounts) {
 	for _, k := range list {
 		if x.slot.EventNumbers()&(1<<k.Number) != 0 {
 			x.o.Page.SetEventKernel(ipc.EventKernel{
-				Number: k.Number, Context: x.o.Slot, Name: k.Kernel, Tier: k.Tier, Resident: k.Resident,
+				Number: k.Number, Context: x.o.Slot, Name: k.Kernel, Tier: k.Tier, Why: k.Why, Resident: k.Resident,
 				Ended: k.Ended, Dropped: k.Dropped, Stray: k.Stray, P50: k.P50, P99: k.P99,
 			})
 		}

@@ -223,6 +223,18 @@ func TestEventFault(t *testing.T) {
 	}
 }
 
+// TestEventReasonShown: why the GPU does not launch a kernel's events by itself is told on the page.
+func TestEventReasonShown(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	n, _ := g.register(g.load(incPTX, "inc"), g.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0])
+	r.x.showEvents([]gpu.EventKernelCounts{{Number: n, Kernel: "inc", Tier: abi.EventHost, Why: abi.EventReasonPrints}})
+	all, _ := r.page.EventKernels()
+	if len(all) != 1 || all[0].Tier != abi.EventHost || all[0].Why != abi.EventReasonPrints {
+		t.Errorf("the page has %+v", all)
+	}
+}
+
 // TestEventNumbersFreed: a context's numbers are free once its executor is gone.
 func TestEventNumbersFreed(t *testing.T) {
 	page, err := ipc.NewControlPage()

@@ -37,7 +37,8 @@ type eventLayout struct {
 	stray    atomic.Uint64
 	p50, p99 atomic.Int64
 	tier     atomic.Uint32 // abi.EventTier; 0 with executors of older versions, which have no other
-	_        [lineBytes - 52]byte
+	why      atomic.Uint32 // abi.EventReason; 0 with executors of older versions
+	_        [lineBytes - 56]byte
 	name     [eventNameBytes / 8]atomic.Uint64
 }
 
@@ -46,6 +47,7 @@ type EventKernel struct {
 	Number, Context       int
 	Name                  string
 	Tier                  abi.EventTier
+	Why                   abi.EventReason // of the tier EventHost
 	Resident              bool
 	Ended, Dropped, Stray uint64
 	P50, P99              time.Duration
@@ -82,6 +84,7 @@ func (p *ControlPage) SetEventKernel(k EventKernel) {
 	l.p50.Store(int64(k.P50))
 	l.p99.Store(int64(k.P99))
 	l.tier.Store(uint32(k.Tier))
+	l.why.Store(uint32(k.Why))
 	storeBool(&l.resident, k.Resident)
 	l.context.Store(uint32(k.Context) + 1)
 }
@@ -112,7 +115,7 @@ func (p *ControlPage) EventKernels() (all []EventKernel, sums EventSums) {
 			binary.LittleEndian.PutUint64(name[8*i:], l.name[i].Load())
 		}
 		all = append(all, EventKernel{
-			Number: n, Context: int(c) - 1, Name: printable(name[:]), Tier: abi.EventTier(l.tier.Load()), Resident: l.resident.Load() != 0,
+			Number: n, Context: int(c) - 1, Name: printable(name[:]), Tier: abi.EventTier(l.tier.Load()), Why: abi.EventReason(l.why.Load()), Resident: l.resident.Load() != 0,
 			Ended: count(&l.ended), Dropped: count(&l.dropped), Stray: count(&l.stray), P50: timeIn(&l.p50), P99: timeIn(&l.p99),
 		})
 	}

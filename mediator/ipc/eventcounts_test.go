@@ -19,7 +19,7 @@ func TestEventKernelsOnThePage(t *testing.T) {
 	}
 	defer func() { _ = p.Close() }()
 	n, _ := p.TakeEventNumber(2)
-	k := EventKernel{Number: n, Context: 2, Name: "ping", Resident: true, Ended: 7, Dropped: 2, Stray: 1, P50: time.Microsecond, P99: time.Millisecond}
+	k := EventKernel{Number: n, Context: 2, Name: "ping", Tier: abi.EventHost, Why: abi.EventReasonGrid, Resident: true, Ended: 7, Dropped: 2, Stray: 1, P50: time.Microsecond, P99: time.Millisecond}
 	check := func(want []EventKernel, sums EventSums) {
 		t.Helper()
 		all, got := p.EventKernels()

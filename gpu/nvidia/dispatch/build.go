@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,16 +46,25 @@ type Dispatcher struct {
 
 // A Refusal says why a kernel has no dispatcher. Its events are launched by the host.
 type Refusal struct {
-	Reason callable.Reason // None: Detail tells all
+	Why    abi.EventReason
 	Detail string
 }
 
 // Error implements error.
 func (r *Refusal) Error() string {
-	if r.Reason == callable.None {
-		return r.Detail
+	return fmt.Sprintf("%v: %s", r.Why, r.Detail)
+}
+
+// Why returns the reason why a kernel has no dispatcher: of an error of [Build], or of what was to be done
+// with what it made.
+func Why(err error) abi.EventReason {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r.Why
 	}
-	return fmt.Sprintf("%v: %s", r.Reason, r.Detail)
+	if r, ok := errors.AsType[*variables.Refusal](err); ok {
+		return abi.EventReasonOf(r.Reason.String())
+	}
+	return abi.EventReasonDriver
 }
 
 // Build makes the dispatcher of a kernel of m. find returns where the module that was loaded from m has
@@ -75,19 +85,19 @@ func Build(m *ptx.Module, k *Kernel, find func(name string) (variables.Place, er
 	r := &reports[0]
 	switch {
 	case r.Reason != callable.None:
-		return nil, &Refusal{r.Reason, r.Detail}
+		return nil, &Refusal{abi.EventReasonOf(r.Reason.String()), r.Detail}
 	case r.ParamBytes != k.ParamBytes:
-		return nil, &Refusal{Detail: fmt.Sprintf("%d bytes of parameters in its PTX, not %d", r.ParamBytes, k.ParamBytes)}
+		return nil, &Refusal{abi.EventReasonParams, fmt.Sprintf("%d bytes of parameters in its PTX, not %d", r.ParamBytes, k.ParamBytes)}
 	}
 	if made, err = variables.Bind(made, r.Function, find); err != nil {
 		return nil, err
 	}
 	if name := prints(made); name != "" {
-		return nil, &Refusal{Detail: fmt.Sprintf("it calls %s, whose text the driver writes out when a kernel has ended, from the kernel's own module", name)}
+		return nil, &Refusal{abi.EventReasonPrints, fmt.Sprintf("it calls %s, whose text the driver writes out when a kernel has ended, from the kernel's own module", name)}
 	}
 	raise(made)
 	if fetch := coherent(made); fetch != "" {
-		return nil, &Refusal{Detail: fmt.Sprintf("%s goes through a cache that is kept while a kernel runs, and a dispatcher is one kernel over many events", fetch)}
+		return nil, &Refusal{abi.EventReasonFetch, fmt.Sprintf("%s goes through a cache that is kept while a kernel runs, and a dispatcher is one kernel over many events", fetch)}
 	}
 	d := &Dispatcher{Registers: r.Registers}
 	text := made.String()

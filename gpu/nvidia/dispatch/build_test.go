@@ -1,10 +1,12 @@
 package dispatch
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	"vgpud/gpu"
+	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 	"vgpud/ptx/callable"
 	"vgpud/ptx/variables"
@@ -13,15 +15,18 @@ import (
 // TestRefused lists what has no dispatcher.
 func TestRefused(t *testing.T) {
 	const head = ".version 7.0\n.target sm_70\n.address_size 64\n"
-	for _, c := range []struct{ name, text, want string }{
-		{"variable", ".global .u32 v;\n.visible .entry k(.param .u64 p) { st.global.u32 [v], 1; ret; }", "no-address: v: not found"},
-		{"printing", ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n.visible .entry k(.param .u64 p) { .param .b32 r; .param .b64 f; .param .b64 a; call (r), vprintf, (f, a); ret; }", "it calls vprintf"},
-		{"texture", ".global .texref v;\n.visible .entry k(.param .u64 p) { .reg .b64 %rd; mov.u64 %rd, v; ret; }", variables.Texture.String()},
-		{"bindless texture", ".visible .entry k(.param .u64 p) { .reg .b64 %rd; .reg .b32 %r<2>; .reg .f32 %f<4>; ld.param.u64 %rd, [p]; mov.b32 %r0, 0; { tex.2d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%rd, {%r0, %r0}]; } ret; }", "tex goes through a cache"},
-		{"bindless surface", ".visible .entry k(.param .u64 p) { .reg .b64 %rd; .reg .b32 %r<2>; ld.param.u64 %rd, [p]; mov.b32 %r0, 0; suld.b.1d.b32.trap %r1, [%rd, {%r0}]; ret; }", "suld goes through a cache"},
-		{"parameters", ".visible .entry k(.param .u32 p) { ret; }", "4 bytes of parameters"},
-		{"none", ".visible .entry other(.param .u64 p) { ret; }", "not found"},
-		{"exit in a function", ".func f() { exit; }\n.visible .entry k(.param .u64 p) { call f, (); ret; }", callable.ExitInFunction.String()},
+	for _, c := range []struct {
+		name, text, want string
+		why              abi.EventReason
+	}{
+		{"variable", ".global .u32 v;\n.visible .entry k(.param .u64 p) { st.global.u32 [v], 1; ret; }", "no-address: v: not found", abi.EventReasonOf("no-address")},
+		{"printing", ".extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);\n.visible .entry k(.param .u64 p) { .param .b32 r; .param .b64 f; .param .b64 a; call (r), vprintf, (f, a); ret; }", "it calls vprintf", abi.EventReasonPrints},
+		{"texture", ".global .texref v;\n.visible .entry k(.param .u64 p) { .reg .b64 %rd; mov.u64 %rd, v; ret; }", variables.Texture.String(), abi.EventReasonOf("texture")},
+		{"bindless texture", ".visible .entry k(.param .u64 p) { .reg .b64 %rd; .reg .b32 %r<2>; .reg .f32 %f<4>; ld.param.u64 %rd, [p]; mov.b32 %r0, 0; { tex.2d.v4.f32.s32 {%f0, %f1, %f2, %f3}, [%rd, {%r0, %r0}]; } ret; }", "tex goes through a cache", abi.EventReasonFetch},
+		{"bindless surface", ".visible .entry k(.param .u64 p) { .reg .b64 %rd; .reg .b32 %r<2>; ld.param.u64 %rd, [p]; mov.b32 %r0, 0; suld.b.1d.b32.trap %r1, [%rd, {%r0}]; ret; }", "suld goes through a cache", abi.EventReasonFetch},
+		{"parameters", ".visible .entry k(.param .u32 p) { ret; }", "4 bytes of parameters", abi.EventReasonParams},
+		{"none", ".visible .entry other(.param .u64 p) { ret; }", "not found", abi.EventReasonDriver},
+		{"exit in a function", ".func f() { exit; }\n.visible .entry k(.param .u64 p) { call f, (); ret; }", callable.ExitInFunction.String(), abi.EventReasonOf("exit-in-function")},
 	} {
 		m, err := ptx.Parse(head + c.text)
 		if err != nil {
@@ -29,9 +34,39 @@ func TestRefused(t *testing.T) {
 		}
 		none := func(string) (variables.Place, error) { return variables.Place{}, gpu.ErrNotFound }
 		_, err = Build(m, &Kernel{Name: "k", Grid: gpu.Dim3{X: 1, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, ParamBytes: 8, Entries: 4}, none)
-		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		if err == nil || !strings.Contains(err.Error(), c.want) || Why(err) != c.why {
+			t.Errorf("%s: %v, which is %v, want %q, which is %v", c.name, err, Why(err), c.want, c.why)
 		}
+	}
+}
+
+// TestReasonsHaveNumbers: each reason of the packages below has a number of its own, by which executors tell the daemon.
+func TestReasonsHaveNumbers(t *testing.T) {
+	names := make(map[string]bool)
+	for r := callable.None + 1; !strings.HasPrefix(r.String(), "reason-"); r++ {
+		names[r.String()] = true
+	}
+	for r := variables.None + 1; !strings.HasPrefix(r.String(), "reason-"); r++ {
+		names[r.String()] = true
+		if got := Why(fmt.Errorf("a kernel: %w", &variables.Refusal{Reason: r})); got.String() != r.String() {
+			t.Errorf("%v is told as %v", r, got)
+		}
+	}
+	if len(names) < 25 {
+		t.Fatalf("%d reasons", len(names))
+	}
+	for name := range names {
+		if got := abi.EventReasonOf(name); got.String() != name {
+			t.Errorf("%s is told as %v", name, got)
+		}
+	}
+	for r, want := range map[abi.EventReason]string{abi.EventReasonNone: "", 26: "reason 26", 255: "reason 255", abi.EventReasonGrid: "grid"} {
+		if r.String() != want {
+			t.Errorf("reason %d is %q", uint8(r), r)
+		}
+	}
+	if got := abi.EventReasonOf(""); got != abi.EventReasonDriver {
+		t.Errorf("no name is %v", got)
 	}
 }
 

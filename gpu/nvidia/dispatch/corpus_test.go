@@ -7,6 +7,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/corpus"
+	"vgpud/mediator/vgpu/abi"
 	"vgpud/ptx"
 	"vgpud/ptx/callable"
 	"vgpud/ptx/variables"
@@ -69,7 +70,7 @@ func TestCorpus(t *testing.T) {
 	want := map[string]string{
 		"barrier_named": barrier, "barrier_last_block": barrier, "early_return": barrier, "early_block": barrier,
 		"spmv_vector": warp, "warp_sum": warp, "warp_exchange": warp, "call_indirect": variables.FunctionAddress.String(),
-		"say": "it calls vprintf, whose text the driver writes out when a kernel has ended, from the kernel's own module",
+		"say": abi.EventReasonPrints.String(),
 	}
 	if !maps.Equal(refused, want) {
 		t.Errorf("refused: %v, want %v", refused, want)
