@@ -204,10 +204,13 @@ func (m *RecordMeter) isReported(id contextID) bool {
 	return slices.ContainsFunc(m.contexts, func(c *contextMeter) bool { return c.id == id && c.reportedIn == m.cuts })
 }
 
-// context returns the part of a reported context, which it makes if there is none.
+// context returns the part of a reported context, which it makes if there is none. A context whose
+// process is known stays the same if its group changes: one that was made ahead gets its group when
+// it is used.
 func (m *RecordMeter) context(w *Work) *contextMeter {
 	for _, c := range m.contexts {
-		if c.pid == w.PID && c.group == w.Group {
+		if c.pid == w.PID && (c.pid != 0 || c.group == w.Group) {
+			c.group = w.Group
 			return c
 		}
 	}

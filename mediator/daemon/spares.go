@@ -18,15 +18,17 @@ func (s *Service) spareOf(g *guest, sp ipc.Spare) (_ tasks.Spare, ok bool) {
 	}, true
 }
 
-// makesAhead reports whether executors may make contexts ahead on a device. A context on an NVIDIA GPU
-// that has run dry stays on the engine until another is wanted, and the GPU's record of context switches
-// does not tell that from work. No context of the guest claims a spare's process, so the guest would be charged while it waits.
-func makesAhead(d *device) bool { return d.config.Kind != "nvidia" }
+// makesAhead reports whether an executor may make a context ahead on a device. A context on an NVIDIA
+// GPU that has run dry stays on the engine until another is wanted, and the GPU's record of context
+// switches does not tell that from work. So the guest would be charged while a spare executor waits
+// whose process is not known.
+func makesAhead(d *device, sp ipc.Spare) bool { return d.config.Kind != "nvidia" || sp.PID > 0 }
 
 // restoreSpares has the table know what an earlier daemon has lent the guest's spare executors.
 func (s *Service) restoreSpares(g *guest) {
 	for _, sp := range g.spares {
 		if x, ok := s.spareOf(g, sp); ok {
+			g.on(sp.GPU).sched.SetSpare(sp.PID)
 			s.tasks.locked(func(t *tasks.Table) { t.AdoptSpare(x) })
 		}
 	}
@@ -50,9 +52,13 @@ func (s *Service) handleSpare(g *guest, m *ipc.Message) {
 		return
 	}
 	lent := false
+	p := g.on(sp.GPU)
 	s.admission.Lock() // what guests are admitted for meanwhile is not lent
 	gpus := s.taskGPUs()
-	s.tasks.locked(func(t *tasks.Table) { lent = !g.left && makesAhead(g.on(sp.GPU).device) && t.Lend(x, gpus) })
+	s.tasks.locked(func(t *tasks.Table) { lent = !g.left && makesAhead(p.device, sp) && t.Lend(x, gpus) })
 	s.admission.Unlock()
+	if lent {
+		p.sched.SetSpare(sp.PID) // before it makes the context
+	}
 	g.answers.addLend(ipc.Lend{Number: sp.Number, Lent: lent}, !lent)
 }

@@ -128,6 +128,8 @@ type Spare struct {
 	Number uint64 `json:"number"`
 	// GPU is an index of [Spec].Floats, or 0 for a guest that does not float.
 	GPU int `json:"gpu,omitempty"`
+	// PID is the process that makes it. An older guest's process does not tell: 0.
+	PID int `json:"pid,omitempty"`
 }
 
 // Lend is the word on the memory of a context that is made ahead.

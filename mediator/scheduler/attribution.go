@@ -75,14 +75,19 @@ type claimedPID struct {
 // contextProcess returns pid, which the control page claims at now for a context, or 0 if that
 // process does not belong to the guest.
 func (s *Scheduler) contextProcess(now time.Duration, g *Guest, context, pid int) int {
-	p := &g.work.pids[context]
+	return s.ownProcess(now, g, &g.work.pids[context], pid)
+}
+
+// ownProcess returns pid, which a guest's process claims at now, or 0 if that process is not the
+// guest's. p has what was found out about the last one.
+func (s *Scheduler) ownProcess(now time.Duration, g *Guest, p *claimedPID, pid int) int {
 	if g.o.PID == 0 || pid == 0 {
 		return pid
 	}
 	if pid != p.pid || now-p.at > recheckAfter {
 		parent := s.processes.parent(pid)
 		if parent != 0 && parent != g.o.PID && pid != p.pid {
-			s.o.Log.Warn("guest's context claims a process that is not the guest's", "guest", g.o.Name, "context", context, "pid", pid)
+			s.o.Log.Warn("guest's context claims a process that is not the guest's", "guest", g.o.Name, "pid", pid)
 		}
 		*p = claimedPID{pid: pid, own: parent == g.o.PID, at: now}
 	}

@@ -124,6 +124,8 @@ type Guest struct {
 	generation atomic.Uint64 // of the executors, when Heartbeat last saw it
 
 	work workReader // used by the watcher's goroutine alone
+	// spare is the process of the context that was made ahead; 0 is none.
+	spare atomic.Int64
 	// page is what Executors are on the guest's page, nil if the guest has others.
 	page *PageExecutors
 
@@ -267,6 +269,11 @@ func (g *Guest) launchMode() (mode ipc.Mode, busyWait bool) {
 	o := g.current()
 	return o.Mode, o.BusyWait
 }
+
+// SetSpare tells of the process that makes, or has made, a context ahead on the GPU, for a context
+// of the guest's that is to come. It is not charged for the context, which stays on the engine until
+// another one is wanted. That ends when a context claims the process, or the process ends.
+func (g *Guest) SetSpare(pid int) { g.spare.Store(int64(pid)) }
 
 // SetSuspended carries out a verdict at now, an instant of the host's clock. It reports whether the
 // verdict was a new one.

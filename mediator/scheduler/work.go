@@ -16,6 +16,7 @@ type workReader struct {
 	spans []accounting.Interval // reused
 	old   map[int]*counted      // by context, of executors that keep no record
 	pids  [ipc.MaxContexts]claimedPID
+	spare claimedPID           // see [Guest.SetSpare]
 	lives [ipc.MaxContexts]int // the process whose record is in a slot; 0 is none
 	left  uint32               // a bit for each of lives that is not 0
 	// disabled reports which contexts were off the GPU at the last call.
@@ -42,12 +43,14 @@ func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 		}
 		page.SetWorkLogWanted(true)
 		used := g.work.left | usedContexts(g, s.workLook.includes(i))
+		spare, taken := int(g.spare.Load()), false
 		for g.work.left = 0; used != 0; used &= used - 1 {
 			i := bits.TrailingZeros32(used)
 			if w := s.lastWork(now, g, i); w != nil {
 				f(w)
 			}
 			if w := g.work.read(page, i, now); w != nil {
+				taken = taken || w.PID == spare
 				w.Group, w.PID = g.contextGroup(i), s.contextProcess(now, g, i, w.PID)
 				s.mostRecorded = max(s.mostRecorded, len(w.Intervals))
 				f(w)
@@ -56,7 +59,22 @@ func (s *Scheduler) Work(now time.Duration, f func(*accounting.Work)) {
 				g.work.left |= 1 << i
 			}
 		}
+		if spare != 0 && (taken || !s.spareWork(now, g, spare, f)) {
+			g.spare.CompareAndSwap(int64(spare), 0)
+		}
 	}
+}
+
+// spareWork calls f with what a guest's context ahead has on the GPU, which is nothing. It reports
+// whether the process that made the context is there, and the guest's.
+func (s *Scheduler) spareWork(now time.Duration, g *Guest, pid int, f func(*accounting.Work)) bool {
+	if s.ownProcess(now, g, &g.work.spare, pid) == 0 {
+		return false
+	}
+	w := &g.work.work
+	*w = accounting.Work{Group: g.contextGroup(0), PID: pid}
+	f(w)
+	return true
 }
 
 // usedContexts returns a bit for each context that a guest used. look says whether to look at all

@@ -82,11 +82,11 @@ func settled(t *testing.T, b *executors) int {
 func TestLentMemory(t *testing.T) {
 	b, now, conn, dial := lendingExecutors(t)
 	s := askedFor(t, b, now, conn, 0)
-	if diff := cmp.Diff(ipc.Spare{Number: 1}, s); diff != "" {
-		t.Errorf("asked for (-want +got):\n%s", diff)
-	}
 	tellLend(t, conn, ipc.Lend{Number: s.Number, Lent: true})
 	spare := settled(t, b)
+	if diff := cmp.Diff(ipc.Spare{Number: 1, PID: spare}, s); diff != "" {
+		t.Errorf("asked for (-want +got):\n%s", diff)
+	}
 	// A daemon that comes later learns of it.
 	var hello ipc.Hello
 	next(t, dial(), ipc.KindHello, &hello)

@@ -24,6 +24,7 @@ type spare struct {
 	gpu    int                // an index of executors.pages
 	rings  int                // of the context that has begun: the next one is taken to be like it
 	number uint64             // by which the daemon knows it
+	pid    int                // of its process, before the daemon is asked
 	s      *started           // nil until it can be used
 	cancel context.CancelFunc // of the wait for its end
 	// settled is closed when it can be used or it is clear that it can't.
@@ -45,6 +46,9 @@ const (
 	// ofAnyGPU is the index of no GPU.
 	ofAnyGPU = -1
 )
+
+// message returns what the daemon is told of it.
+func (sp *spare) message() ipc.Spare { return ipc.Spare{Number: sp.number, GPU: sp.gpu, PID: sp.pid} }
 
 // keepSpare has the guest have a spare executor of a GPU soon, for a context with rings of so many bytes,
 // if it has none and should have one.
@@ -128,6 +132,7 @@ func (b *executors) launchSpare(gpu int) (*started, error) {
 // makeAhead has a spare executor make a context, if the daemon lends it memory. An error means that the
 // executor is of no use.
 func (b *executors) makeAhead(ctx context.Context, sp *spare, s *started) error {
+	sp.pid = s.cmd.Process.Pid
 	shared := b.dev.Shared()
 	if shared == nil || !b.borrow(ctx, sp) {
 		return nil
@@ -181,7 +186,7 @@ func (b *executors) borrow(ctx context.Context, sp *spare) bool {
 		sp.asks = false
 		b.mu.Unlock()
 	}()
-	if !b.daemons.askSpare(ipc.Spare{Number: sp.number, GPU: sp.gpu}) {
+	if !b.daemons.askSpare(sp.message()) {
 		return false
 	}
 	timed, cancel := context.WithCancel(ctx)
@@ -214,7 +219,7 @@ func (b *executors) lend(l ipc.Lend) {
 	if answers {
 		sp.asks, sp.lent = false, l.Lent
 		if l.Lent {
-			b.daemons.addSpare(ipc.Spare{Number: sp.number, GPU: sp.gpu})
+			b.daemons.addSpare(sp.message())
 		}
 		sp.answered <- l.Lent // once: asks is set once
 	}
@@ -246,7 +251,7 @@ func (b *executors) repay(sp *spare) {
 	sp.lent = false
 	b.mu.Unlock()
 	if lent {
-		b.daemons.dropSpare(ipc.Spare{Number: sp.number, GPU: sp.gpu})
+		b.daemons.dropSpare(sp.message())
 	}
 }
 
