@@ -2,7 +2,6 @@ package accounting_test
 
 import (
 	"testing"
-	"time"
 
 	"vgpud/accounting"
 )
@@ -13,19 +12,15 @@ func TestContextChangesGroup(t *testing.T) {
 	const pid = 5
 	m := accounting.NewRecordMeter(accounting.RecordMeterConfig{}, ms)
 	m.Record(accounting.Switch{Clock: ms, PID: pid, On: true})
-	charged := make(map[accounting.GroupID]time.Duration)
-	phase := func(from time.Duration, group accounting.GroupID) {
-		m.Report(&accounting.Work{Group: group, PID: pid, Intervals: []accounting.Interval{{Start: from, End: from + 4*ms}}})
-		var p accounting.Phase
-		m.Cut(from+5*ms, &p)
-		for _, g := range p.Groups {
-			charged[g.Group] += g.Busy
-		}
+	var p accounting.Phase
+	m.Report(&accounting.Work{Group: 1, PID: pid, Intervals: []accounting.Interval{{Start: ms, End: 5 * ms}}})
+	m.Cut(6*ms, &p)
+	if got := p.Of(1).Busy; got != 4*ms {
+		t.Errorf("the first group is charged %v", got)
 	}
-	phase(ms, 1)
-	phase(6*ms, 2)
-	phase(11*ms, 2)
-	if charged[1] != 4*ms || charged[2] != 8*ms {
-		t.Errorf("charged %v", charged)
+	m.Report(&accounting.Work{Group: 2, PID: pid, Since: 6 * ms})
+	m.Cut(9*ms, &p)
+	if one, two := p.Of(1).Busy, p.Of(2).Busy; one != 0 || two != 3*ms || p.Last != 2 {
+		t.Errorf("the first group is charged %v then and the second %v, and %d runs", one, two, p.Last)
 	}
 }
