@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -99,6 +100,34 @@ func TestLentMemory(t *testing.T) {
 	var gone ipc.Spare
 	if next(t, conn, ipc.KindSpareGone, &gone); gone != s {
 		t.Errorf("%+v is gone, want %+v", gone, s)
+	}
+}
+
+// TestResetEndsContextAhead: a reset of the device ends a spare executor that has BAR2, and returns when
+// its process has ended. Another one is started, also after one that is still asking for memory.
+func TestResetEndsContextAhead(t *testing.T) {
+	for name, lent := range map[string]bool{"made": true, "asking": false} {
+		t.Run(name, func(t *testing.T) {
+			b, now, conn, _ := lendingExecutors(t)
+			s := askedFor(t, b, now, conn, 0)
+			if lent {
+				tellLend(t, conn, ipc.Lend{Number: s.Number, Lent: true})
+				settled(t, b)
+			}
+			b.Reset()
+			if err := unix.Kill(s.PID, 0); !errors.Is(err, unix.ESRCH) {
+				t.Errorf("its process is there after a reset: %v", err)
+			}
+			if lent {
+				var gone ipc.Spare
+				if next(t, conn, ipc.KindSpareGone, &gone); gone != s {
+					t.Errorf("%+v is gone, want %+v", gone, s)
+				}
+			}
+			if again := askedFor(t, b, now, conn, 1); again.Number <= s.Number || again.PID == s.PID {
+				t.Errorf("after %+v comes %+v", s, again)
+			}
+		})
 	}
 }
 

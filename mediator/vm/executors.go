@@ -219,6 +219,7 @@ func (b *executors) Reset() {
 			<-p.done
 		}
 	}
+	b.endAhead()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	clear(b.processes[:])

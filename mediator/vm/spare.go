@@ -18,8 +18,8 @@ import (
 // ready sooner by the time that opening takes: 0.1 s on an NVIDIA GPU. If the daemon lends it memory on
 // the GPU it makes a context, too, which then only has to be handed over; without, it has no memory
 // there. A guest has one from shortly after one of its contexts has begun, if
-// [ipc.GPU.WarmExecutors] asks for it. It has nothing of the guest's, and so outlives resets of the
-// device. Of a guest that floats it is on the GPU of the context that has begun last.
+// [ipc.GPU.WarmExecutors] asks for it. Without a context it has nothing of the guest's, and so outlives
+// resets of the device. With one it has BAR2, and ends with them. Of a guest that floats it is on the GPU of the context that has begun last.
 type spare struct {
 	gpu    int                // an index of executors.pages
 	rings  int                // of the context that has begun: the next one is taken to be like it
@@ -29,6 +29,7 @@ type spare struct {
 	cancel context.CancelFunc // of the wait for its end
 	// settled is closed when it can be used or it is clear that it can't.
 	settled chan struct{}
+	done    chan struct{} // closed when runSpare has returned
 	// answered has the daemon's answer, once. asks and lent are guarded by executors.mu: whether the
 	// answer is waited for, and whether there is memory to be given back.
 	answered   chan bool
@@ -63,9 +64,10 @@ func (b *executors) keepSpare(gpu, rings int) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	b.lastSpare++
-	sp := &spare{gpu: gpu, rings: rings, number: b.lastSpare, cancel: cancel, settled: make(chan struct{}), answered: make(chan bool, 1)}
+	sp := &spare{gpu: gpu, rings: rings, number: b.lastSpare, cancel: cancel, settled: make(chan struct{}), done: make(chan struct{}), answered: make(chan bool, 1)}
 	b.spare = sp
 	b.ended.Go(func() {
+		defer close(sp.done)
 		defer cancel()
 		if err := b.runSpare(ctx, sp); err != nil {
 			b.log.Debug("no spare executor", "err", err)
@@ -302,6 +304,28 @@ func (b *executors) takeSpare(ctx context.Context, gpu int) *spare {
 		return nil
 	}
 	return sp
+}
+
+// endAhead ends the spare executor if it has a context ahead, or makes one, and returns when it can
+// not touch BAR2 any more. The context would be of no use: the next client of the device has other
+// shared memory. Another spare executor is started in its place.
+func (b *executors) endAhead() {
+	b.mu.Lock()
+	sp := b.spare
+	if sp == nil || !sp.asks && !sp.lent {
+		b.mu.Unlock()
+		return
+	}
+	b.spare = nil
+	b.mu.Unlock()
+	sp.cancel()
+	<-sp.done
+	if sp.s != nil {
+		if err := b.endOf(sp, sp.s); err != nil {
+			b.log.Debug("end the spare executor with the device's reset", "err", err)
+		}
+	}
+	b.keepSpare(sp.gpu, sp.rings)
 }
 
 // lostGPU ends the spare executor if a context has ended with its GPU. The spare executor has opened
