@@ -25,7 +25,7 @@ cuda() {
 		cd "$here/../.."
 		scripts/cuda-libs.sh "$to/lib"
 		cmd/libcudart/build.sh "$to/lib"
-		cp e2e/nvidia/apps/apps.cu "$to/"
+		cp e2e/nvidia/apps/apps.cu e2e/nvidia/apps/operations.py "$to/"
 		c() {
 			gcc -std=gnu11 -O1 -Icmd/libcuda/include -Ie2e/cuda/testdata -o "$2" "e2e/cuda/testdata/$1.c" \
 				-L"$to/lib" -lcuda -lpthread -ldl -lm

@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	o := options{progress: os.Stderr, why: make(map[string]string)}
 	f := flag.NewFlagSet("run", flag.ExitOnError)
-	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak, case and those of event kernels that are not in the file")
+	f.StringVar(&o.part, "part", "", "parts to run, separated by commas, of "+strings.Join(partNames(), ", ")+"; empty: all but soak, case and those of event kernels and Python that are not in the file")
 	f.StringVar(&o.out, "out", "h100.json", "the file of results, which is added to")
 	f.BoolVar(&o.quick, "quick", false, "3 runs and shorter windows: a part takes about a minute")
 	f.IntVar(&o.most, "runs", 0, "measure at most so many times; 0: as often as usual")

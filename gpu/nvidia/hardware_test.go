@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"runtime"
 	"sync"
@@ -50,7 +51,7 @@ func hardware(t testing.TB) *Device {
 	if err != nil {
 		t.Skip(err)
 	}
-	d, err := Open(Options{Driver: l, Device: "0", CaptureOutput: true})
+	d, err := Open(Options{Driver: l, Device: "0", CaptureOutput: true, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if errors.Is(err, gpu.ErrLost) || errors.Is(err, gpu.ErrNotFound) {
 		t.Skip(err)
 	}
