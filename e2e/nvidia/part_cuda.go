@@ -23,7 +23,7 @@ import (
 // NVIDIA's compiler built for its shared runtime must print what they print on the machine's own
 // driver, and take about as long.
 func cudaPrograms(ctx context.Context, b *bench) error {
-	v, err := b.client.CreateVM(ctx, api.VMSpec{Name: "programs"})
+	v, err := b.client.CreateVM(ctx, api.VMSpec{Name: "programs", MemoryLimitBytes: programsMemory})
 	if err != nil {
 		return err
 	}
@@ -43,6 +43,10 @@ type cudaTenant struct {
 	socket string
 	own    []string // environment of programs that use the machine's own driver
 }
+
+// programsMemory is the limit of the guest's GPU memory. Where a guest has one, its executors make
+// contexts ahead (docs/operations.md, Spare executors).
+const programsMemory = 16 << 30
 
 // programLimit bounds the time of one program.
 const programLimit = time.Minute
@@ -251,7 +255,7 @@ func (c *cudaTenant) whole(ctx context.Context) error {
 		n, g := figure.Median(times[name][0]), figure.Median(times[name][1])
 		table.Add(name, n, g, g/n)
 	}
-	r := c.row("cuda_whole_ratio", runs, fmt.Sprintf("%d whole programs (e2e/nvidia/apps), from their start to their end, built by nvcc for its shared runtime: in a guest with vgpud's runtime and driver libraries, where their kernels become preemptible, over those on the machine's own; geometric mean. Outputs differ of %d", len(apps), len(wrong)))
+	r := c.row("cuda_whole_ratio", runs, fmt.Sprintf("%d whole programs (e2e/nvidia/apps), from their start to their end, built by nvcc for its shared runtime: in a guest with vgpud's runtime and driver libraries, where their kernels become preemptible, over those on the machine's own; geometric mean. The guest has a limit of 16 GiB of GPU memory. Outputs differ of %d", len(apps), len(wrong)))
 	r.Baseline["different_outputs"] = float64(len(wrong))
 	r.Detail = table
 	if len(wrong) > 0 {

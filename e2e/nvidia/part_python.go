@@ -25,7 +25,7 @@ import (
 // GPU: numba's own tests of CUDA, and operations of PyTorch and CuPy (apps/operations.py). What is
 // right by the machine's own driver must be right in a guest.
 func pythonPrograms(ctx context.Context, b *bench) error {
-	v, err := b.client.CreateVM(ctx, api.VMSpec{Name: "python"})
+	v, err := b.client.CreateVM(ctx, api.VMSpec{Name: "python", MemoryLimitBytes: 4 * programsMemory})
 	if err != nil {
 		return err
 	}
