@@ -37,7 +37,7 @@ var parts = []part{
 	{"cost", []string{"accounting_cost_10us", "accounting_cost_median_10us", "accounting_cost_100us", "accounting_cost_median_100us"}, 150 * time.Second, false, cost},
 	{"fair", []string{"fair_distance"}, 215 * time.Second, false, fair},
 	{"transform", []string{"transform_overhead_geomean", "transform_overhead_worst"}, 110 * time.Second, false, transform},
-	{"cuda", []string{"cuda_programs_failed", "cuda_launch_call_us", "cuda_whole_ratio"}, 180 * time.Second, false, cudaPrograms},
+	{"cuda", []string{"cuda_programs_failed", "cuda_launch_call_us", "cuda_begin_ratio", "cuda_whole_ratio"}, 180 * time.Second, false, cudaPrograms},
 	{faultsPart, nil, 70 * time.Second, false, faults},
 	{casePart, []string{"gpu_sa", "gpu_oom", "gpu_begin_us", "gpu_launch_added"}, 140 * time.Second, true, tasksOverGPUs},
 	{edgePart, []string{"launch_p50_us", "launch_p99_us", "launch32_p50_us", "launch32_p99_us", "speedup_native", "speedup_guest", "block_us", "grid_us", "idle_other", "idle_same", "shared_p50_us"}, 75 * time.Second, true, eventKernels},

@@ -27,15 +27,16 @@ cuda() {
 		cmd/libcudart/build.sh "$to/lib"
 		cp e2e/nvidia/apps/apps.cu e2e/nvidia/apps/operations.py "$to/"
 		c() {
-			gcc -std=gnu11 -O1 -Icmd/libcuda/include -Ie2e/cuda/testdata -o "$2" "e2e/cuda/testdata/$1.c" \
+			gcc -std=gnu11 -O1 -Icmd/libcuda/include -Ie2e/cuda/testdata -o "$2" "$1.c" \
 				-L"$to/lib" -lcuda -lpthread -ldl -lm
 		}
-		c launchtime "$to/launchtime"
+		c e2e/cuda/testdata/launchtime "$to/launchtime"
+		c e2e/nvidia/apps/begins "$to/begins"
 		for source in e2e/cuda/testdata/*.c; do
 			name=$(basename "$source" .c)
 			case $name in
 			completion | launchtime | modules | signals | nulls | floating | lazily) ;; # want arguments, a signal or guests that float
-			*) c "$name" "$to/checks/$name" ;;
+			*) c "${source%.c}" "$to/checks/$name" ;;
 			esac
 		done
 		clang=${VGPUD_CLANG_DEPS:-${XDG_CACHE_HOME:-$HOME/.cache}/vgpud/clang}/bin/clang++

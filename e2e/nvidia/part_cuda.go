@@ -33,7 +33,7 @@ func cudaPrograms(ctx context.Context, b *bench) error {
 	if b.kind == "soft" {
 		return err // which has no driver of its own to compare with
 	}
-	return errors.Join(err, c.whole(ctx))
+	return errors.Join(err, c.begins(ctx), c.whole(ctx))
 }
 
 // cudaTenant runs CUDA programs on a guest's virtual GPU, and on the machine's own driver.
@@ -162,6 +162,35 @@ func (c *cudaTenant) launchCall(ctx context.Context) error {
 	if len(natives) > 0 {
 		r.Baseline["native_us"] = figure.Median(natives)
 	}
+	c.add(r)
+	return nil
+}
+
+// begins measures how long contexts of a program take to begin after the first.
+func (c *cudaTenant) begins(ctx context.Context) error {
+	program := filepath.Join(c.dir, "begins")
+	if _, err := os.Stat(program); err != nil {
+		return nil // checks has said so
+	}
+	var took [2][]float64 // ms, by the machine's own driver and in a guest
+	var ratios []float64
+	for range c.runs() {
+		for i, guest := range []bool{false, true} {
+			r := c.run(ctx, guest, program, "3", "600")
+			if r.err != nil {
+				return r.err
+			}
+			var ms float64
+			if _, err := fmt.Sscan(r.out, &ms); err != nil {
+				return fmt.Errorf("%s printed %q: %w", program, r.out, err)
+			}
+			took[i] = append(took[i], ms)
+		}
+		n := len(took[0]) - 1
+		ratios = append(ratios, took[1][n]/took[0][n])
+	}
+	r := c.row("cuda_begin_ratio", ratios, "a C program's contexts after its first, with pauses of 0.6 s while one is there and after it, from the call that makes one until 1 MiB that it allocated is set: medians of 3, in a guest over natively. The guest has a limit of 16 GiB of GPU memory, so that its executors make contexts ahead")
+	r.Baseline["native_ms"], r.Baseline["guest_ms"] = figure.Median(took[0]), figure.Median(took[1])
 	c.add(r)
 	return nil
 }

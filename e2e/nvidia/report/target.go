@@ -58,6 +58,7 @@ var targets = []Target{
 	{"copy_down_ratio", "fraction", 0.90, true, "copies from the GPU, of native bandwidth"},
 	{"cuda_programs_failed", "programs", 0, false, "tenants' CUDA programs that check the driver API and the runtime: failed"},
 	{"cuda_launch_call_us", "µs", 1, false, "a call of cuLaunchKernel in a guest, over 1,000 calls"},
+	{"cuda_begin_ratio", "factor", 1, false, "a program's further contexts, from the call until the first work in one has ended: in a guest over that on the machine's own driver"},
 	{"cuda_whole_ratio", "factor", 1.05, false, "whole CUDA programs built by nvcc for its shared runtime: time in a guest over that on the machine's own driver"},
 	{"python_tests_failed", "tests", 0, false, "numba's own tests of CUDA, of those that pass on the machine's own driver: failed in a guest"},
 	{"python_operations_failed", "operations", 0, false, "operations of PyTorch and CuPy, of those that are right on the machine's own driver: not right in a guest"},
