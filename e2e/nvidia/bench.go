@@ -46,7 +46,7 @@ var parts = []part{
 	{edgeHostPart, []string{"cpu_slow", "ping_rate"}, 50 * time.Second, true, eventsBesideHost},
 	{edgeStreamsPart, []string{"small_faster", "large_slower"}, 45 * time.Second, true, eventStreams},
 	{edgeUrgentPart, []string{"shared_urgent_p50_us"}, 60 * time.Second, true, urgentEvents},
-	{pythonPart, []string{"python_tests_failed", "python_operations_failed"}, 300 * time.Second, true, pythonPrograms},
+	{pythonPart, []string{"python_operations_failed"}, 120 * time.Second, true, pythonPrograms},
 	{soakPart, []string{"soak_lost", "soak_accounting_error", "soak_memory_kept", "soak_kept", "soak_not_recovered", "soak_standstill_ms"}, usualSoak + soakCalibrates, true, soak},
 }
 

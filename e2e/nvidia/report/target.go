@@ -60,7 +60,6 @@ var targets = []Target{
 	{"cuda_launch_call_us", "µs", 1, false, "a call of cuLaunchKernel in a guest, over 1,000 calls"},
 	{"cuda_begin_ratio", "factor", 1, false, "a program's further contexts, from the call until the first work in one has ended: in a guest over that on the machine's own driver"},
 	{"cuda_whole_ratio", "factor", 1.05, false, "whole CUDA programs built by nvcc for its shared runtime: time in a guest over that on the machine's own driver"},
-	{"python_tests_failed", "tests", 0, false, "numba's own tests of CUDA, of those that pass on the machine's own driver: failed in a guest"},
 	{"python_operations_failed", "operations", 0, false, "operations of PyTorch and CuPy, of those that are right on the machine's own driver: not right in a guest"},
 	{"launch_p50_us", "µs", 2.1, false, "a launch of an event kernel of one warp by a store, until its end is seen: median"},
 	{"launch_p99_us", "µs", 3, false, "the same, 99th percentile"},
