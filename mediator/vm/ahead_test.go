@@ -35,18 +35,21 @@ func lendingExecutors(t *testing.T) (*executors, *observedClock, *ipc.Conn, func
 func askedFor(t *testing.T, b *executors, now *observedClock, conn *ipc.Conn, slot int) ipc.Spare {
 	t.Helper()
 	create(t, b, vgpu.ContextRef{Slot: slot, Generation: 1}, 0)
-	go func() { // the spare executor's start is delayed
-		for d := range now.waits {
-			if d == spareDelay {
-				now.AwaitWaiters(1)
-				now.Advance(spareDelay)
-				return
-			}
-		}
-	}()
+	go passDelay(now)
 	var s ipc.Spare
 	next(t, conn, ipc.KindSpare, &s)
 	return s
+}
+
+// passDelay lets the delay of the next spare executor's start pass.
+func passDelay(now *observedClock) {
+	for d := range now.waits {
+		if d == spareDelay {
+			now.AwaitWaiters(1)
+			now.Advance(spareDelay)
+			return
+		}
+	}
 }
 
 // tellLend sends the daemon's word.
@@ -116,7 +119,7 @@ func TestResetEndsContextAhead(t *testing.T) {
 			}
 			b.Reset()
 			if err := unix.Kill(s.PID, 0); !errors.Is(err, unix.ESRCH) {
-				t.Errorf("its process is there after a reset: %v", err)
+				t.Fatalf("its process is there after a reset: %v", err)
 			}
 			if lent {
 				var gone ipc.Spare
@@ -124,7 +127,9 @@ func TestResetEndsContextAhead(t *testing.T) {
 					t.Errorf("%+v is gone, want %+v", gone, s)
 				}
 			}
-			if again := askedFor(t, b, now, conn, 1); again.Number <= s.Number || again.PID == s.PID {
+			passDelay(now)
+			var again ipc.Spare
+			if next(t, conn, ipc.KindSpare, &again); again.Number <= s.Number || again.PID == s.PID {
 				t.Errorf("after %+v comes %+v", s, again)
 			}
 		})
