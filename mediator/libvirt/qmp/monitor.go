@@ -34,6 +34,9 @@ type Monitor struct {
 func Dial(ctx context.Context, socket string) (*Monitor, error) {
 	d := net.Dialer{Timeout: dialLimit}
 	conn, err := d.DialContext(ctx, "unix", socket)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return nil, fmt.Errorf("connect to QEMU's monitor: no answer: %w", cause)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to QEMU's monitor: %w", explain(err))
 	}

@@ -99,6 +99,16 @@ func TestMonitorThatNeverAnswers(t *testing.T) {
 	}
 }
 
+// What ended the context before there is a connection is told, too.
+func TestDialTellsTheCause(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	late := errors.New("too late")
+	cancel(late)
+	if m, err := Dial(ctx, serve(t, func(net.Conn) {})); m != nil || !errors.Is(err, late) {
+		t.Errorf("%v, %v", m, err)
+	}
+}
+
 // A QEMU that ends during a command ends the command at once.
 func TestMonitorThatCloses(t *testing.T) {
 	for name, commands := range map[string]int{"before its greeting": -1, "before its capabilities": 0, "in the middle of a command": 1} {
