@@ -20,6 +20,10 @@ import (
 // GPU: operations of PyTorch and CuPy (apps/operations.py). What is right by the machine's own driver
 // must be right in a guest.
 func pythonPrograms(ctx context.Context, b *bench) error {
+	if b.kind == "soft" {
+		b.say("Python packages are not tried: a GPU in software has no driver of its own to compare with")
+		return nil
+	}
 	v, err := b.client.CreateVM(ctx, api.VMSpec{Name: "python", MemoryLimitBytes: 4 * programsMemory})
 	if err != nil {
 		return err
