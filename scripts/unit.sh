@@ -12,9 +12,10 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
 else
 	echo "note: no C compiler, so the tests run without the race detector" >&2
 fi
-# The tests that take longest, above all waiting for VMs and other processes, start first, and the
-# others run beside them.
-long=$(go list ./e2e/{system,vm,cuda,nvidia,libvirt} ./mediator/daemon ./accounting)
+# The whole-system tests start many processes and VMs: they come last, and each package alone.
+alone=$(go list ./e2e/{system,vm,libvirt,nvidia,cuda})
+# The tests that take longest start first, and the others run beside them.
+long=$(go list ./mediator/daemon ./accounting)
 # Models, policies, references and compilers without goroutines, simulations of parts that have
 # race tests of their own, and commands that start themselves anew for each line of a script: the
 # race detector would find nothing, and take ten times as long.
@@ -41,6 +42,9 @@ go build -o "$report" ./scripts/testreport
 status=0
 {
 	tested $plain || status=1
-	tested "${race[@]}" $long $(go list ./... | grep -vxF "$long" | grep -vxF "$plain" | grep -vxF vgpud/e2e/floors) || status=1
+	tested "${race[@]}" $long $(go list ./... | grep -vxF "$long" | grep -vxF "$alone" | grep -vxF "$plain" | grep -vxF vgpud/e2e/floors) || status=1
+	for package in $alone; do
+		tested "${race[@]}" "$package" || status=1
+	done
 	exit "$status"
 } | "$report"
