@@ -123,7 +123,7 @@ func (p *pings) burn(ctx context.Context, kind int, at time.Time, window time.Du
 	return float64(a.Burnt), err
 }
 
-// start is when what is asked for now begins.
+// start returns the instant at which all sides begin with what they are asked next.
 func (p *pings) start() time.Time { return time.Now().Add(lead + pingWarm) }
 
 // once measures everything once: each alone, right before or around what is measured of both.
