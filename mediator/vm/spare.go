@@ -15,11 +15,12 @@ import (
 )
 
 // A spare executor has opened the guest's GPU and waits for the guest's next context, which so is
-// ready sooner by the time that opening takes: 0.1 s on an NVIDIA GPU. If the daemon lends it memory on
-// the GPU it makes a context, too, which then only has to be handed over; without, it has no memory
-// there. A guest has one from shortly after one of its contexts has begun, if
-// [ipc.GPU.WarmExecutors] asks for it. Without a context it has nothing of the guest's, and so outlives
-// resets of the device. With one it has BAR2, and ends with them. Of a guest that floats it is on the GPU of the context that has begun last.
+// ready sooner by the time that opening takes: 0.1 s on an NVIDIA GPU. If the daemon lends it
+// memory on the GPU it makes a context, too, which then only has to be handed over; without, it has
+// no memory there. A guest has one from shortly after one of its contexts has begun, if
+// [ipc.GPU.WarmExecutors] asks for it. Without a context it has nothing of the guest's, and so
+// outlives resets of the device. With one it has BAR2, and ends with them. Of a guest that floats
+// it is on the GPU of the context that has begun last.
 type spare struct {
 	gpu    int                // an index of executors.pages
 	rings  int                // of the context that has begun: the next one is taken to be like it
