@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/capacity"
 )
 
 // Allocation is what an instance has of each resource provider: amounts by resource class, by the
@@ -18,7 +19,7 @@ type Allocation map[string]map[string]int
 // Grant is what an instance has of one GPU.
 type Grant struct {
 	GPU       string `json:"gpu"`
-	Share     int    `json:"share"`      // hundredths of the GPU's time, 1 to [Shares]
+	Share     int    `json:"share"`      // hundredths of the GPU's time, 1 to [capacity.Shares]
 	MemoryMiB int    `json:"memory_mib"` // above 0
 }
 
@@ -107,8 +108,8 @@ func grant(gpu string, amounts map[string]int) (Grant, error) {
 		return Grant{}, refuse("it has memory of GPU %s but no share of its time: want both in its flavor, in one group: %s", gpu, group)
 	case !hasMemory:
 		return Grant{}, refuse("it has a share of GPU %s but no memory: want both in its flavor, in one group: %s", gpu, group)
-	case share < 1 || share > Shares:
-		return Grant{}, refuse("Placement's allocation has %d shares of GPU %s: want 1 to %d", share, gpu, Shares)
+	case share < 1 || share > capacity.Shares:
+		return Grant{}, refuse("Placement's allocation has %d shares of GPU %s: want 1 to %d", share, gpu, capacity.Shares)
 	case memory < 1 || int64(memory) > api.MaxMemoryLimit>>20:
 		return Grant{}, refuse("Placement's allocation has %d MiB of GPU %s: want 1 to %d", memory, gpu, int64(api.MaxMemoryLimit)>>20)
 	}

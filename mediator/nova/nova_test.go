@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/capacity"
 )
 
 const node = "0c8bd1e8-7a4b-4a45-9d3b-4f4a1d2b3c4d"
@@ -36,7 +37,7 @@ func TestOffers(t *testing.T) {
 	for name, test := range map[string]struct {
 		gpu           api.GPU
 		vms           []api.VM
-		keep          Keep
+		keep          capacity.Keep
 		share, memory int // reserved
 		closed        string
 	}{
@@ -54,15 +55,15 @@ func TestOffers(t *testing.T) {
 		"floats":           {gpu: gpu("gpu0"), vms: local(func(v *api.VM) { v.Float = true }), share: 1, memory: 1024},
 		"contexts float here": {gpu: gpu("gpu0", func(g *api.GPU) { g.GrantedBytes = 3 << 30 }),
 			vms: local(func(v *api.VM) { v.Float = true }), share: 1, memory: 3072},
-		"kept":     {gpu: gpu("gpu0"), keep: Keep{Share: 10, MemoryMiB: 512}, share: 10, memory: 512},
-		"all kept": {gpu: gpu("gpu0"), vms: local(func(*api.VM) {}), keep: Keep{Share: 100, MemoryMiB: 1 << 20}, share: 100, memory: 16384},
+		"kept":     {gpu: gpu("gpu0"), keep: capacity.Keep{Share: 10, MemoryMiB: 512}, share: 10, memory: 512},
+		"all kept": {gpu: gpu("gpu0"), vms: local(func(*api.VM) {}), keep: capacity.Keep{Share: 100, MemoryMiB: 1 << 20}, share: 100, memory: 16384},
 		"sick": {gpu: gpu("gpu0", func(g *api.GPU) { g.Healthy, g.Problem = false, "it fell off the bus" }), share: 100, memory: 16384,
 			closed: "it is not healthy: it fell off the bus"},
 		"cordoned": {gpu: gpu("gpu0", func(g *api.GPU) { g.Cordoned = true }), share: 100, memory: 16384, closed: "it is cordoned"},
 		"draining": {gpu: gpu("gpu0", func(g *api.GPU) { g.Cordoned, g.Draining = true, true }), share: 100, memory: 16384, closed: "it is being drained"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := []Offer{{GPU: "gpu0", Share: Amount{100, test.share}, Memory: Amount{16384, test.memory}, Traits: traits, Closed: test.closed}}
+			want := []Offer{{capacity.Offer{GPU: "gpu0", Share: capacity.Amount{Total: 100, Reserved: test.share}, Memory: capacity.Amount{Total: 16384, Reserved: test.memory}, Closed: test.closed}, traits}}
 			if diff := cmp.Diff(want, Offers([]api.GPU{test.gpu}, test.vms, test.keep)); diff != "" {
 				t.Errorf("Offers (-want +got):\n%s", diff)
 			}
@@ -118,7 +119,7 @@ func TestOwnGPU(t *testing.T) {
 }
 
 func TestPlanSteps(t *testing.T) {
-	offers := Offers([]api.GPU{gpu("gpu0")}, nil, Keep{})
+	offers := Offers([]api.GPU{gpu("gpu0")}, nil, capacity.Keep{})
 	s := &State{}
 	var kinds []Kind
 	for generation := range 10 {
@@ -133,7 +134,7 @@ func TestPlanSteps(t *testing.T) {
 		t.Errorf("requests for a new GPU (-want +got):\n%s", diff)
 	}
 	// A sick GPU is closed before anything else.
-	offers = Offers([]api.GPU{gpu("gpu0", func(g *api.GPU) { g.Healthy, g.ByKernel = false, true })}, nil, Keep{})
+	offers = Offers([]api.GPU{gpu("gpu0", func(g *api.GPU) { g.Healthy, g.ByKernel = false, true })}, nil, capacity.Keep{})
 	if rs := Plan(host, offers, s, false); len(rs) != 1 || rs[0].Kind != SetInventories {
 		t.Errorf("a GPU that is sick and has a new trait: %v", rs)
 	}
@@ -147,7 +148,7 @@ func TestPlanKeepsOperatorsOwn(t *testing.T) {
 		UUID: id, Parent: node, Name: ProviderName(host, "gpu0", false), Generation: 7,
 		Traits: []string{"CUSTOM_VGPUD_OLD", "CUSTOM_RACK_7"}, Inventories: map[string]Inventory{"CUSTOM_GOLD": gold, "CUSTOM_VGPUD_OLD": gold},
 	}}}
-	offers := Offers([]api.GPU{gpu("gpu0")}, nil, Keep{})
+	offers := Offers([]api.GPU{gpu("gpu0")}, nil, capacity.Keep{})
 	for generation := range 10 {
 		for _, r := range Plan(host, offers, s, false) {
 			s.Done(r, 8+generation)
@@ -233,11 +234,11 @@ func TestOffersAreValid(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus := []api.GPU{anyGPU(t, "gpu0"), anyGPU(t, "gpu1")}
 		vms := rapid.SliceOfN(rapid.Custom(anyVM), 0, 5).Draw(t, "vms")
-		keep := Keep{rapid.IntRange(0, 100).Draw(t, "keep"), rapid.IntRange(0, maxAmount).Draw(t, "keep memory")}
+		keep := capacity.Keep{Share: rapid.IntRange(0, 100).Draw(t, "keep"), MemoryMiB: rapid.IntRange(0, capacity.MaxAmount).Draw(t, "keep memory")}
 		fewer := Offers(gpus, vms[:len(vms)/2], keep)
 		for i, o := range Offers(gpus, vms, keep) {
-			for what, a := range map[string]Amount{"share": o.Share, "memory": o.Memory} {
-				if a.Total < 1 || a.Total > maxAmount || a.Reserved < 0 || a.Reserved > a.Total {
+			for what, a := range map[string]capacity.Amount{"share": o.Share, "memory": o.Memory} {
+				if a.Total < 1 || a.Total > capacity.MaxAmount || a.Reserved < 0 || a.Reserved > a.Total {
 					t.Fatalf("%s: %s %+v", o.GPU, what, a)
 				}
 			}
@@ -280,7 +281,7 @@ func TestRequestsAreShown(t *testing.T) {
 	var got []string
 	s := &State{}
 	for generation := range 9 {
-		for _, r := range Plan(host, Offers([]api.GPU{gpu("gpu0")}, nil, Keep{}), s, true) {
+		for _, r := range Plan(host, Offers([]api.GPU{gpu("gpu0")}, nil, capacity.Keep{}), s, true) {
 			got = append(got, r.String())
 			s.Done(r, generation)
 		}

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"vgpud/mediator/capacity"
 )
 
 // Kind is what a request does.
@@ -211,7 +213,7 @@ func wantInventories(o Offer, p Provider) map[string]Inventory {
 			all[class] = i
 		}
 	}
-	for class, a := range map[string]Amount{ClassShare: o.Share, ClassMemory: o.Memory} {
+	for class, a := range map[string]capacity.Amount{ClassShare: o.Share, ClassMemory: o.Memory} {
 		all[class] = Inventory{Total: a.Total, Reserved: a.Reserved, MinUnit: 1, MaxUnit: a.Total, StepSize: 1, AllocationRatio: 1}
 	}
 	return all

@@ -2,9 +2,9 @@ package nova
 
 import (
 	"fmt"
-	"math"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/capacity"
 )
 
 // The resource classes of a GPU.
@@ -17,9 +17,6 @@ const (
 
 // Classes are the resource classes of a GPU.
 var Classes = []string{ClassShare, ClassMemory}
-
-// Shares is the number of shares of a GPU.
-const Shares = 100
 
 // prefix starts the names of our classes and traits. Operators' own traits start otherwise.
 const prefix = "CUSTOM_VGPUD"
@@ -49,9 +46,6 @@ type Inventory struct {
 	AllocationRatio            float32
 }
 
-// maxAmount is the largest number in Placement's database.
-const maxAmount = math.MaxInt32
-
 // Check returns an error if Placement can't have such a provider, which means that the answer is
 // not Placement's.
 func (p Provider) Check() error {
@@ -64,7 +58,7 @@ func (p Provider) Check() error {
 		return fmt.Errorf("resource provider %s has the generation %d", p.UUID, p.Generation)
 	}
 	for class, i := range p.Inventories {
-		if i.Total < 0 || i.Total > maxAmount || i.Reserved < 0 || i.Reserved > i.Total {
+		if i.Total < 0 || i.Total > capacity.MaxAmount || i.Reserved < 0 || i.Reserved > i.Total {
 			return fmt.Errorf("resource provider %s has %d of %.60q, %d of them reserved", p.UUID, i.Total, class, i.Reserved)
 		}
 	}

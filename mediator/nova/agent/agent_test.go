@@ -18,6 +18,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/mediator/api"
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/nova"
 	"vgpud/mediator/nova/placement"
 	"vgpud/mediator/nova/placement/placementtest"
@@ -448,7 +449,7 @@ func TestPlacementFollows(t *testing.T) {
 		})
 		w.server.SetFault(nil)
 		w.run(3 * time.Minute) // two heartbeats, and the longest backoff
-		offers := nova.Offers(w.daemon.gpus, w.daemon.vms, nova.Keep{})
+		offers := nova.Offers(w.daemon.gpus, w.daemon.vms, capacity.Keep{})
 		if st := w.agent.Status(); !st.InSync || st.Err != nil {
 			t.Fatalf("not in sync: %v", st.Err)
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/nova"
 	"vgpud/mediator/nova/placement"
 )
@@ -55,6 +56,6 @@ func Look(ctx context.Context, c placement.Config, p Placement, d Daemon) (v Pre
 	return v, nil
 }
 
-func keep(c placement.Config) nova.Keep {
-	return nova.Keep{Share: c.Keep.Share, MemoryMiB: int(c.Keep.MemoryMiB)}
+func keep(c placement.Config) capacity.Keep {
+	return capacity.Keep{Share: c.Keep.Share, MemoryMiB: int(c.Keep.MemoryMiB)}
 }

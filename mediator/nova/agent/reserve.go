@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/nova"
 	"vgpud/mediator/nova/placement"
 	"vgpud/mediator/nova/reservation"
@@ -32,7 +33,7 @@ func (a *Agent) withHeld(now time.Duration) []api.VM {
 	for name, h := range a.held {
 		i := slices.IndexFunc(vms, func(v api.VM) bool { return v.Name == name })
 		switch {
-		case now >= h.until, i >= 0 && nova.Covers(&vms[i], &h.vm):
+		case now >= h.until, i >= 0 && capacity.Covers(&vms[i], &h.vm):
 			delete(a.held, name)
 		case i >= 0:
 			vms[i] = h.vm
@@ -126,7 +127,7 @@ func (s *sync) claim(ctx context.Context, o nova.Offer) error {
 }
 
 // sold returns an error if instances have a part of what is to be reserved.
-func sold(what string, used int, a nova.Amount) error {
+func sold(what string, used int, a capacity.Amount) error {
 	if used+a.Reserved <= a.Total {
 		return nil
 	}

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/nova"
 	"vgpud/mediator/nova/reservation"
 )
@@ -167,7 +168,7 @@ func TestNothingIsSoldTwice(t *testing.T) {
 					local += int(v.Weight)
 				}
 				// Guests alone may weigh more than a hundred: that is the daemon's affair.
-				if sold+min(local, nova.Shares) > nova.Shares {
+				if sold+min(local, capacity.Shares) > capacity.Shares {
 					t.Fatalf("instances have %v, guests %v", instances, given)
 				}
 			},

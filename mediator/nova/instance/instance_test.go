@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/libvirt/domain"
 	"vgpud/mediator/nova"
 )
@@ -118,7 +119,7 @@ func TestTerms(t *testing.T) {
 // TestSharesAddUp: what Placement can have sold of one GPU, the daemon can guarantee.
 func TestSharesAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		left, guarantees, weights := nova.Shares, 0.0, 0.0
+		left, guarantees, weights := capacity.Shares, 0.0, 0.0
 		for left > 0 {
 			g := nova.Grant{GPU: "gpu0", Share: rapid.IntRange(1, left).Draw(t, "share"), MemoryMiB: 1}
 			left -= g.Share
@@ -128,7 +129,7 @@ func TestSharesAddUp(t *testing.T) {
 			}
 			guarantees, weights = guarantees+gpu.Guarantee, weights+gpu.Weight
 		}
-		if guarantees > 1+1e-9 || weights != nova.Shares { // the daemon's own tolerance
+		if guarantees > 1+1e-9 || weights != capacity.Shares { // the daemon's own tolerance
 			t.Fatalf("guarantees of %v, weights of %v", guarantees, weights)
 		}
 	})

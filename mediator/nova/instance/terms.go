@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/libvirt/domain"
 	"vgpud/mediator/nova"
 )
@@ -60,7 +61,7 @@ func Terms(g nova.Grant, v *domain.Instance, s Share, flavors Flavors) (domain.G
 		gpu.Weight = float64(g.Share)
 	}
 	if s != ShareWeight {
-		gpu.Guarantee = float64(g.Share) / nova.Shares
+		gpu.Guarantee = float64(g.Share) / capacity.Shares
 	}
 	settings := flavors[v.Flavor]
 	if v.ExtraSpecs != nil {

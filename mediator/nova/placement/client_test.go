@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/nova"
 	"vgpud/mediator/nova/placement/placementtest"
 )
@@ -65,7 +66,7 @@ func TestRequests(t *testing.T) {
 	}
 	h := nova.Host{Node: node, Name: "host1"}
 	id := nova.ProviderUUID(node, "gpu0")
-	offer := nova.Offer{GPU: "gpu0", Share: nova.Amount{Total: 100, Reserved: 25}, Memory: nova.Amount{Total: 1024, Reserved: 1024}, Traits: []string{nova.TraitVGPUD}}
+	offer := nova.Offer{Offer: capacity.Offer{GPU: "gpu0", Share: capacity.Amount{Total: 100, Reserved: 25}, Memory: capacity.Amount{Total: 1024, Reserved: 1024}}, Traits: []string{nova.TraitVGPUD}}
 	for _, err := range []error{c.DeclareClass(ctx, nova.ClassShare), c.DeclareClass(ctx, nova.ClassShare), c.DeclareClass(ctx, nova.ClassMemory), c.DeclareTrait(ctx, nova.TraitVGPUD), c.DeclareTrait(ctx, nova.TraitVGPUD)} {
 		if err != nil {
 			t.Fatal(err)
@@ -291,7 +292,7 @@ func FuzzAnswers(f *testing.F) {
 		if a, err := ask().Allocation(t.Context(), instance); err == nil {
 			grants, err := nova.Grants(a, node, []string{"gpu0", "gpu1"})
 			for _, g := range grants {
-				if err != nil || g.Share < 1 || g.Share > nova.Shares || g.MemoryMiB < 1 {
+				if err != nil || g.Share < 1 || g.Share > capacity.Shares || g.MemoryMiB < 1 {
 					t.Errorf("%s grants %+v, %v", body, g, err)
 				}
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"vgpud/mediator/api"
-	"vgpud/mediator/nova"
+	"vgpud/mediator/capacity"
 )
 
 // Answer is what one host's daemon says, or why it does not.
@@ -60,7 +60,7 @@ func host(a *Answer) Host {
 	given := make(map[string]int)
 	for i := range a.VMs {
 		v := &a.VMs[i]
-		given[v.GPU] += nova.ShareOf(v)
+		given[v.GPU] += capacity.ShareOf(v)
 		h.GivenMemoryBytes += v.MemoryLimitBytes
 	}
 	for i := range a.GPUs {
@@ -71,9 +71,9 @@ func host(a *Answer) Host {
 		case g.Cordoned:
 			h.Closed++
 		}
-		h.Shares += nova.Shares
-		h.GivenShares += min(given[g.Name], nova.Shares)
-		h.UsedShares += g.BusyRatio * nova.Shares
+		h.Shares += capacity.Shares
+		h.GivenShares += min(given[g.Name], capacity.Shares)
+		h.UsedShares += g.BusyRatio * capacity.Shares
 		h.MemoryBytes += g.MemoryBytes
 	}
 	return h
@@ -122,8 +122,8 @@ func Projects(answers []Answer) []Project {
 			}
 			s.hosts[a.Host] = true
 			s.VMs++
-			s.GivenShares += nova.ShareOf(v)
-			s.UsedShares += v.BusyRatio * nova.Shares
+			s.GivenShares += capacity.ShareOf(v)
+			s.UsedShares += v.BusyRatio * capacity.Shares
 			s.GivenMemoryBytes += v.MemoryLimitBytes
 			if b := v.Budget; b != nil {
 				period := fmt.Sprint(b.Budget.Period)
