@@ -122,7 +122,8 @@ lint: build-deps
 	@scripts/lint.sh
 
 # Each committed patch takes a mechanism out of a copy of the tree, and the test that
-# it names must fail there. MUTANTSFLAGS="-run '^13 C'" chooses.
+# it names must fail there. MUTANTSFLAGS="-run '^13 C'" chooses; with "-resume FILE" an interrupted
+# run goes on.
 mutants: build test-deps vm-deps
 	$(GO) run ./e2e/mutants -tags $(TAGS) $(MUTANTSFLAGS)
 

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // verdict is the outcome of a patch.
@@ -31,108 +37,215 @@ type result struct {
 	Test    string  `json:"test"`
 	Verdict verdict `json:"result"`
 	Seconds float64 `json:"seconds"` // with the patch
+	Digest  string  `json:"sha256"`  // of the patch's file
 }
 
-// campaign tries patches on a tree, one after the other.
+// campaign tries patches on several trees at once.
 type campaign struct {
-	tree     tree
-	tags     string
-	limit    time.Duration
+	trees    []tree
+	limit    time.Duration // of a test without a -timeout
 	progress io.Writer
+	record   func(result) error // called for each result, not concurrently
+
+	mu      sync.Mutex
+	results []result
+	total   int
+	begun   time.Time
 }
 
 // run tries the patches. It returns an error only if it could not continue.
 func (c *campaign) run(ctx context.Context, patches []patch) ([]result, error) {
-	results := make([]result, 0, len(patches))
-	sound := make(map[string]verdict) // of tests without a patch; "" means passed
-	for i, p := range patches {
-		r := result{Item: p.item, Patch: p.name, Removes: p.removes, Test: p.fails.String()}
-		fmt.Fprintf(c.progress, "[%d/%d] %s, %s: %s\n", i+1, len(patches), p.item, p.name, r.Test)
-		v, tried := sound[r.Test]
-		if !tried {
-			var err error
-			if v, err = c.unpatched(ctx, p.fails); err != nil {
-				return nil, err
+	c.total, c.begun = len(patches), time.Now()
+	beside, alone := batches(patches)
+	queue := make(chan []patch, len(beside))
+	for _, b := range beside {
+		queue <- b
+	}
+	close(queue)
+	group, within := errgroup.WithContext(ctx)
+	for _, t := range c.trees {
+		group.Go(func() error {
+			for b := range queue {
+				if err := c.try(within, t, b); err != nil {
+					return err
+				}
 			}
-			sound[r.Test] = v
+			return nil
+		})
+	}
+	err := group.Wait()
+	for _, b := range alone {
+		if err == nil {
+			err = c.try(ctx, c.trees[0], b)
+		}
+	}
+	return c.results, err
+}
+
+// batchSize is how many patches one tree tries before it asks for others. Fewer would repeat the
+// linking of a package's tests without a patch, more would leave trees idle at the end.
+const batchSize = 8
+
+// whole are the packages whose tests start whole systems. They run alone, as in scripts/unit.sh.
+var whole = []string{"./e2e/cuda", "./e2e/libvirt", "./e2e/nvidia", "./e2e/system", "./e2e/vm"}
+
+// batches groups patches whose tests run in one process, those with the same test in one batch. It
+// returns the batches whose tests run beside others, and those whose tests run alone.
+func batches(patches []patch) (beside, alone [][]patch) {
+	patches = slices.Clone(patches)
+	process := func(p patch) string {
+		p.fails.run, p.fails.limit = "", 0
+		return p.fails.String()
+	}
+	slices.SortStableFunc(patches, func(a, b patch) int {
+		if n := strings.Compare(process(a), process(b)); n != 0 {
+			return n
+		}
+		return strings.Compare(a.fails.String(), b.fails.String())
+	})
+	for len(patches) > 0 {
+		n := 1
+		for n < len(patches) && process(patches[n]) == process(patches[0]) &&
+			(n < batchSize || patches[n].fails.String() == patches[n-1].fails.String()) {
+			n++
+		}
+		if slices.Contains(whole, patches[0].fails.pkg) {
+			alone = append(alone, patches[:n])
+		} else {
+			beside = append(beside, patches[:n])
+		}
+		patches = patches[n:]
+	}
+	return beside, alone
+}
+
+// try tries a batch on a tree.
+func (c *campaign) try(ctx context.Context, t tree, batch []patch) error {
+	unpatched, err := c.together(ctx, t, batch) // by test
+	if err != nil {
+		return err
+	}
+	for _, p := range batch {
+		r := result{Item: p.item, Patch: p.name, Removes: p.removes, Test: p.fails.String(), Digest: p.digest}
+		var said string
+		v, tried := unpatched[r.Test]
+		if !tried {
+			if v, said, err = c.unpatched(ctx, t, p.fails); err != nil {
+				return err
+			}
+			unpatched[r.Test] = v
 		}
 		begun := time.Now()
 		if v == "" {
-			var err error
-			if v, err = c.patched(ctx, p); err != nil {
-				return nil, err
+			if v, said, err = c.patched(ctx, t, p); err != nil {
+				return err
 			}
 		}
 		r.Verdict, r.Seconds = v, time.Since(begun).Seconds()
-		fmt.Fprintf(c.progress, "  %s after %.1f s\n", v, r.Seconds)
-		results = append(results, r)
+		if err := c.add(r, said); err != nil {
+			return err
+		}
 	}
-	return results, nil
+	return nil
+}
+
+// add records a result, and shows it with what its test said.
+func (c *campaign) add(r result, said string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.results = append(c.results, r)
+	var line bytes.Buffer
+	fmt.Fprintf(&line, "[%d/%d, %v] %s, %s: %s after %.1f s\n", len(c.results), c.total,
+		time.Since(c.begun).Round(time.Second), r.Item, r.Patch, r.Verdict, r.Seconds)
+	if r.Verdict != killed {
+		fmt.Fprintf(&line, "    %s\n", r.Test)
+		indent(&line, said)
+	}
+	if _, err := c.progress.Write(line.Bytes()); err != nil {
+		return fmt.Errorf("show progress: %w", err)
+	}
+	return c.record(r)
+}
+
+// together runs the tests of a batch in one process in the tree as it is. It returns "" for those
+// that pass. What the others show is known only after they ran alone.
+func (c *campaign) together(ctx context.Context, t tree, batch []patch) (map[string]verdict, error) {
+	tests := make(map[string]command)
+	all := batch[0].fails
+	all.run, all.limit = "", 0
+	for _, p := range batch {
+		if _, ok := tests[p.fails.String()]; ok {
+			continue
+		}
+		tests[p.fails.String()] = p.fails
+		all.run += "|" + p.fails.run
+		all.limit += c.limitOf(p.fails)
+	}
+	all.run = all.run[1:]
+	passes := make(map[string]verdict)
+	if len(tests) == 1 {
+		return passes, nil
+	}
+	ran, err := t.test(ctx, all, all.limit)
+	if err != nil {
+		return nil, err
+	}
+	for name, test := range tests {
+		if how, _ := judge(ran.out, test.selector(), false); how == passed {
+			passes[name] = ""
+		}
+	}
+	return passes, nil
 }
 
 // unpatched returns "" if the test passes in the tree as it is, and otherwise why it can't show
-// anything.
-func (c *campaign) unpatched(ctx context.Context, test command) (verdict, error) {
-	how, said, err := c.tree.test(ctx, test, c.tags, c.limit)
-	if err != nil {
-		return "", err
-	}
+// anything, with the end of its output.
+func (c *campaign) unpatched(ctx context.Context, t tree, test command) (verdict, string, error) {
+	how, said, err := c.test(ctx, t, test)
 	switch how {
 	case passed:
-		return "", nil
+		return "", "", err
 	case noTests:
-		return nothingToRun, nil
+		return nothingToRun, said, err
 	case skipped:
-		indent(c.progress, said)
-		return onlySkipped, nil
+		return onlySkipped, said, err
 	}
-	indent(c.progress, said)
-	return failsAnyway, nil
+	return failsAnyway, said, err
 }
 
-// patched tries a patch on the tree and leaves the tree as it was.
-func (c *campaign) patched(ctx context.Context, p patch) (v verdict, err error) {
-	if err := c.tree.apply(ctx, p.diff); err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		indent(c.progress, err.Error())
-		return doesNotApply, nil
+// patched tries a patch on a tree and leaves the tree as it was. It returns the verdict and the end
+// of the output that explains it.
+func (c *campaign) patched(ctx context.Context, t tree, p patch) (v verdict, said string, err error) {
+	if err := t.apply(ctx, p.diff); err != nil {
+		return doesNotApply, err.Error(), ctx.Err()
 	}
 	defer func() {
 		// The next patch must apply to the original tree.
-		if back := c.tree.apply(context.WithoutCancel(ctx), p.diff, "--reverse"); back != nil {
+		if back := t.apply(context.WithoutCancel(ctx), p.diff, "--reverse"); back != nil {
 			err = errors.Join(err, fmt.Errorf("take %s back: %w", p.name, back))
 		}
 	}()
-	compiles, said, err := c.tree.compile(ctx, c.tags)
-	if err != nil {
-		return "", err
+	how, said, err := c.test(ctx, t, p.fails)
+	return map[ending]verdict{
+		passed: survived, failed: killed, notBuilt: notCompiled, noTests: nothingToRun,
+		skipped: onlySkipped, noEnd: notEnded, broke: outsideOfTest,
+	}[how], said, err
+}
+
+// test runs a test in a tree. It returns how the test ended and the end of its output.
+func (c *campaign) test(ctx context.Context, t tree, test command) (ending, string, error) {
+	ran, err := t.test(ctx, test, c.limitOf(test))
+	if ran.killed {
+		return noEnd, tail(ran.out), err
 	}
-	if !compiles {
-		indent(c.progress, said)
-		return notCompiled, nil
+	how, said := judge(ran.out, test.selector(), ran.bad)
+	return how, said, err
+}
+
+// limitOf returns how long a test may take.
+func (c *campaign) limitOf(test command) time.Duration {
+	if test.limit != 0 {
+		return test.limit
 	}
-	how, said, err := c.tree.test(ctx, p.fails, c.tags, c.limit)
-	if err != nil {
-		return "", err
-	}
-	switch how {
-	case failed:
-		return killed, nil
-	case passed:
-		return survived, nil
-	case noTests:
-		return nothingToRun, nil
-	case skipped:
-		v = onlySkipped
-	case notBuilt:
-		v = notCompiled
-	case noEnd:
-		v = notEnded
-	default:
-		v = outsideOfTest
-	}
-	indent(c.progress, said)
-	return v, nil
+	return c.limit
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,7 +42,10 @@ func Half(n int) int {
 `,
 	"double/double_test.go": `package double
 
-import "testing"
+import (
+	"os"
+	"testing"
+)
 
 func TestOf(t *testing.T) {
 	t.Run("two", func(t *testing.T) {
@@ -53,6 +57,10 @@ func TestOf(t *testing.T) {
 
 func TestFails(t *testing.T) {
 	t.Error("it always does")
+}
+
+func TestExits(t *testing.T) {
+	os.Exit(1)
 }
 
 func TestSkips(t *testing.T) {
@@ -139,17 +147,19 @@ func TestVerdicts(t *testing.T) {
 		"stale":     {"-run TestOf", "\treturn 3 * n", to},
 		"subtest":   {"-run '^TestOf$/^two$'", from, to},
 		"syntax":    {"-run TestOf", from, "\treturn m"},
-		// What the test runs compiles; what uses it does not.
+		// Only what the test needs is compiled, not what else uses it.
 		"user": {"-run TestOf", "func Half(n int) int {", "func half(n int) int {"},
+		// It ends the process in which the tests of a batch run.
+		"unsound": {"-run TestExits", from, to},
 	})
 	want := map[string]verdict{
 		"alike": survived, "anyway": failsAnyway, "blocks": killed, "killed": killed, "nosubtest": nothingToRun,
 		"notest": nothingToRun, "panics": killed, "skipped": onlySkipped, "stale": doesNotApply,
-		"subtest": killed, "syntax": notCompiled, "user": notCompiled,
+		"subtest": killed, "syntax": notCompiled, "unsound": failsAnyway, "user": survived,
 	}
 	var stdout, stderr bytes.Buffer
 	err := run(t.Context(), []string{"-tree", dir, "-o", "json"}, &stdout, &stderr)
-	if err == nil || err.Error() != "8 of 12 patches were not killed" {
+	if err == nil || err.Error() != "9 of 13 patches were not killed" {
 		t.Errorf("got error %v", err)
 	}
 	var results []result
@@ -202,13 +212,96 @@ func (i interrupted) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestInterrupted(t *testing.T) {
-	dir := toyTree(t, map[string][3]string{"killed": {"-run TestOf", "\treturn 2 * n", "\treturn n"}})
+// TestResume checks that an interrupted campaign leaves nothing but its results, and goes on.
+func TestResume(t *testing.T) {
+	dir := toyTree(t, map[string][3]string{
+		"a": {"-run TestOf", "\treturn 2 * n", "\treturn n"},
+		"b": {"-run TestOf", "\treturn 2 * n", "\treturn n + n"},
+		"c": {"-run TestOf", "\treturn 2 * n", "\treturn 3 * n"},
+	})
+	file := filepath.Join(t.TempDir(), "results")
+	args := []string{"-tree", dir, "-resume", file, "-j", "1"}
 	ctx, stop := context.WithCancel(t.Context())
-	if err := run(ctx, []string{"-tree", dir}, new(bytes.Buffer), interrupted{stop}); !errors.Is(err, context.Canceled) {
+	if err := run(ctx, args, new(bytes.Buffer), interrupted{stop}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 	if l := left(t); l != nil {
 		t.Errorf("left in the directory for temporary files: %v", l)
+	}
+	kept, err := os.ReadFile(file)
+	if err != nil || bytes.Count(kept, []byte("\n")) != 1 {
+		t.Fatalf("kept %q (error %v), want one result", kept, err)
+	}
+	if err := os.WriteFile(file, append(kept, `{"item":"1 b","pat`...), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// tried runs the campaign and returns the patches that it tries.
+	tried := func() string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		if err := run(t.Context(), args, &stdout, &stderr); err == nil || err.Error() != "1 of 3 patches were not killed" {
+			t.Errorf("got error %v\n%s", err, &stderr)
+		}
+		if n := strings.Count(stdout.String(), "\n"); n != 4 {
+			t.Errorf("the table has %d lines, want 4:\n%s", n, &stdout)
+		}
+		var names []string
+		for line := range strings.Lines(stderr.String()) {
+			if _, after, ok := strings.Cut(line, "] 1 "); ok {
+				names = append(names, after[:1])
+			}
+		}
+		return strings.Join(names, " ")
+	}
+	if got := tried(); got != "b c" {
+		t.Errorf("the interrupted campaign goes on with %q, want b and c", got)
+	}
+	if got := tried(); got != "b" {
+		t.Errorf("tried again: %q, want the one that survived", got)
+	}
+	name := filepath.Join(dir, "e2e/mutants/patches/a.patch")
+	text, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, bytes.Replace(text, []byte("doubling"), []byte("all"), 1), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got := tried(); got != "a b" {
+		t.Errorf("tried again: %q, want the one that survived and the one that changed", got)
+	}
+}
+
+// TestBatches checks that each batch has one process, and each test one batch.
+func TestBatches(t *testing.T) {
+	var patches []patch
+	add := func(n int, pkg, run string) {
+		for range n {
+			patches = append(patches, patch{name: pkg + run, fails: command{pkg: pkg, run: run}})
+		}
+	}
+	add(2, "./a", "X")
+	add(1, "./e2e/vm", "X")
+	add(batchSize, "./b", "X")
+	add(1, "./b", "Y")
+	add(batchSize-2, "./a", "Y")
+	add(1, "./a", "Z")
+	add(1, "./a", "X")
+	names := func(batches [][]patch) (list [][]string) {
+		for _, b := range batches {
+			var names []string
+			for _, p := range b {
+				names = append(names, p.name)
+			}
+			list = append(list, slices.Compact(names))
+		}
+		return list
+	}
+	beside, alone := batches(patches)
+	if d := cmp.Diff([][]string{{"./aX", "./aY"}, {"./aZ"}, {"./bX"}, {"./bY"}}, names(beside)); d != "" {
+		t.Errorf("beside others: -want +got:\n%s", d)
+	}
+	if d := cmp.Diff([][]string{{"./e2e/vmX"}}, names(alone)); d != "" {
+		t.Errorf("alone: -want +got:\n%s", d)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -31,25 +32,21 @@ const (
 // grace is how long compiling a test may take beyond the test's own time.
 const grace = 10 * time.Minute
 
-// test runs a test in the tree. It returns how the test ended and the end of its output.
-func (t tree) test(ctx context.Context, c command, tags string, limit time.Duration) (ending, string, error) {
-	args := []string{"test", "-json", "-vet=off", "-run", c.run}
-	if tags != "" && !c.has("-tags") {
-		args = append(args, "-tags="+tags)
+// testRun is a go test command that has ended.
+type testRun struct {
+	out    []byte // in JSON
+	bad    bool   // it failed
+	killed bool   // after its time
+}
+
+// test runs a test in the tree, which may take until limit. It compiles what the test needs.
+func (t tree) test(ctx context.Context, c command, limit time.Duration) (testRun, error) {
+	args := []string{"test", "-json", "-vet=off", "-run", c.run, "-timeout=" + limit.String()}
+	if t.tags != "" && !c.has("-tags") {
+		args = append(args, "-tags="+t.tags)
 	}
 	if !c.has("-count") {
 		args = append(args, "-count=1")
-	}
-	if !c.has("-timeout") {
-		args = append(args, "-timeout="+limit.String())
-	}
-	for _, f := range c.flags {
-		if v, ok := strings.CutPrefix(f, "-timeout="); ok {
-			var err error
-			if limit, err = time.ParseDuration(v); err != nil {
-				return 0, "", fmt.Errorf("-timeout: %w", err)
-			}
-		}
 	}
 	args = append(append(args, c.flags...), c.pkg)
 	if len(c.args) > 0 {
@@ -58,31 +55,15 @@ func (t tree) test(ctx context.Context, c command, tags string, limit time.Durat
 	limited, cancel := context.WithTimeout(ctx, limit+grace)
 	defer cancel()
 	out, err := t.goTool(limited, args...)
-	switch {
+	switch exit := (*exec.ExitError)(nil); {
 	case ctx.Err() != nil:
-		return 0, "", ctx.Err()
+		return testRun{}, ctx.Err()
 	case limited.Err() != nil:
-		return noEnd, tail(out), nil
+		return testRun{out: out, bad: true, killed: true}, nil
+	case err != nil && !errors.As(err, &exit):
+		return testRun{}, fmt.Errorf("run %v: %w", c, err)
 	}
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		return 0, "", fmt.Errorf("run %v: %w", c, err)
-	}
-	how, said := judge(out, len(elements(c.run)), err != nil)
-	return how, said, nil
-}
-
-// compile compiles all packages of the tree. If one does not compile, it returns false and the
-// output.
-func (t tree) compile(ctx context.Context, tags string) (bool, string, error) {
-	// Unlike go build, this links nothing.
-	out, err := t.goTool(ctx, "list", "-export", "-tags="+tags, "-f", "{{/**/}}", "./...")
-	if ctx.Err() != nil {
-		return false, "", ctx.Err()
-	}
-	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		return false, "", fmt.Errorf("compile the tree: %w", err)
-	}
-	return err == nil, tail(out), nil
+	return testRun{out: out, bad: err != nil}, nil
 }
 
 // goTool runs the go command in the tree and returns its output. If ctx ends, so does every process
@@ -90,6 +71,7 @@ func (t tree) compile(ctx context.Context, tags string) (bool, string, error) {
 func (t tree) goTool(ctx context.Context, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = t.dir
+	cmd.Env = append(os.Environ(), "GOFLAGS="+t.goflags)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -110,9 +92,9 @@ type event struct {
 	FailedBuild string
 }
 
-// judge interprets the output of go test -json. depth is the number of levels in its tests' names;
-// bad reports whether go test failed.
-func judge(out []byte, depth int, bad bool) (ending, string) {
+// judge interprets the output of go test -json for the selected tests. bad reports whether go test
+// failed.
+func judge(out []byte, tests selector, bad bool) (ending, string) {
 	var said strings.Builder
 	var ran, ok, fell, unbuilt bool
 	for line := range bytes.Lines(out) {
@@ -123,18 +105,20 @@ func judge(out []byte, depth int, bad bool) (ending, string) {
 		}
 		said.WriteString(e.Output)
 		unbuilt = unbuilt || e.Action == "build-fail" || e.FailedBuild != ""
-		// A subtest that did not run because its parent failed adds nothing.
-		fell = fell || e.Test != "" && e.Action == "fail"
-		if e.Test != "" && strings.Count(e.Test, "/")+1 >= depth {
-			ran = ran || e.Action == "run"
-			ok = ok || e.Action == "pass"
+		if e.Test == "" {
+			continue
 		}
+		selected, runs := tests.selects(e.Test)
+		// A subtest that did not run because its parent failed adds nothing.
+		fell = fell || runs && e.Action == "fail"
+		ran = ran || selected && e.Action == "run"
+		ok = ok || selected && e.Action == "pass"
 	}
 	last := tail([]byte(said.String()))
 	switch {
 	case unbuilt:
 		return notBuilt, last
-	case fell && bad, ran && bad: // the second where the process ended in the test
+	case fell, ran && bad: // the second where the process ended in the test
 		return failed, last
 	case bad:
 		return broke, last

@@ -5,20 +5,21 @@
 //	Removes: the groups of lanes of a warp exchange
 //	Fails: go test ./gpu/soft/simt -run '^TestExchangeGroups$'
 //
-// An empty line and a git diff follow. The command works on a copy of the tree, including
-// uncommitted changes, and removes the copy at the end. Each named test must pass there; then, for
-// each patch, it applies the patch, compiles everything, runs the test, which must fail, and
-// reverts the patch. A tree that does not compile or a test that did not run shows nothing, and
-// counts as a failure of its own.
+// An empty line and a git diff follow. The command works on copies of the tree, including
+// uncommitted changes, side by side, and removes them at the end. Each named test must pass there;
+// then, for each patch, it applies the patch, runs the test, which must fail, and reverts the patch.
+// A test that was not compiled or did not run shows nothing, and counts as a failure of its own.
 //
 //	mutants                 all patches
 //	mutants -run '^13 C'    those whose item, a space and name match
 //	mutants -o json         for programs
+//	mutants -resume FILE    appends each result to FILE, and skips what FILE says was killed
 //
 // Reading order: patch.go reads patches, tree.go copies the tree and changes the copy, gotest.go
-// runs a test and determines how it ended, campaign.go runs everything, table.go prints. What is
-// downloaded or built outside the tree, such as the initramfs of the tests' VMs, is not in the
-// copy: a patch names a test that builds what it runs.
+// runs a test and determines how it ended with selector.go, campaign.go runs everything, record.go
+// keeps results of a campaign that may be interrupted, table.go prints. What is downloaded or built
+// outside the tree, such as the initramfs of the tests' VMs, is not in the copy: a patch names a test
+// that builds what it runs.
 package main
 
 import (
@@ -31,6 +32,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,6 +62,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	format := f.String("o", "table", "how the results are printed: table or json")
 	tags := f.String("tags", "", "build tags, separated by commas, for what has none of its own")
 	limit := f.Duration("limit", 5*time.Minute, "how long a test may take that names no -timeout")
+	jobs := f.Int("j", runtime.NumCPU(), "how many copies of the tree are worked on side by side")
+	resume := f.String("resume", "", "the `file` to which results are appended, one JSON object a line; patches that it says were killed are not tried again, so it is for one state of the tree")
 	if err := f.Parse(args); err != nil {
 		return flag.ErrHelp
 	}
@@ -75,6 +79,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("-run: %w", err)
 	}
+	if *jobs < 1 {
+		return fmt.Errorf("-j: want at least 1, got %d", *jobs)
+	}
 	if f.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", f.Arg(0))
 	}
@@ -82,16 +89,26 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	tree, err := copyTree(ctx, *root)
+	r, err := openRecord(*resume)
 	if err != nil {
 		return err
 	}
-	defer tree.remove()
-	c := campaign{tree: tree, tags: *tags, limit: *limit, progress: stderr}
-	results, err := c.run(ctx, chosen)
+	defer r.close()
+	results, rest := r.killed(chosen)
+	c := campaign{limit: *limit, progress: stderr, record: r.add}
+	for range min(*jobs, len(rest)) {
+		t, err := copyTree(ctx, *root, *tags)
+		if err != nil {
+			return err
+		}
+		defer t.remove()
+		c.trees = append(c.trees, t)
+	}
+	tried, err := c.run(ctx, rest)
 	if err != nil {
 		return err
 	}
+	results = inOrder(append(results, tried...), chosen)
 	if err := print(stdout, results); err != nil {
 		return fmt.Errorf("print the results: %w", err)
 	}

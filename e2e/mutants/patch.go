@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // patch is a file in patches/.
@@ -18,20 +20,25 @@ type patch struct {
 	removes string // the mechanism
 	fails   command
 	diff    string
+	digest  string // of the whole file
 }
 
 // command is the test that a patch names.
 type command struct {
-	pkg   string   // "./gpu/soft/simt"
-	run   string   // the regular expression
-	flags []string // for go test, each "-name" or "-name=value"
-	args  []string // for the test itself
+	pkg   string        // "./gpu/soft/simt"
+	run   string        // the regular expression
+	flags []string      // for go test, each "-name" or "-name=value"
+	args  []string      // for the test itself
+	limit time.Duration // its -timeout; 0 if it has none
 }
 
 // String returns the command in a shell's syntax.
 func (c command) String() string {
 	words := []string{"go", "test", c.pkg, "-run", c.run}
 	words = append(words, c.flags...)
+	if c.limit != 0 {
+		words = append(words, "-timeout="+c.limit.String())
+	}
 	if len(c.args) > 0 {
 		words = append(words, "-args")
 		words = append(words, c.args...)
@@ -42,6 +49,15 @@ func (c command) String() string {
 		}
 	}
 	return strings.Join(words, " ")
+}
+
+// selector returns which tests the command selects. parseCommand has checked that it is one.
+func (c command) selector() selector {
+	s, err := parseSelector(c.run)
+	if err != nil {
+		panic(err)
+	}
+	return s
 }
 
 // has reports whether the command has go test's flag name, such as "-timeout".
@@ -69,6 +85,7 @@ func readPatches(dir string, which *regexp.Regexp) ([]patch, error) {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		p.name = strings.TrimSuffix(filepath.Base(file), ".patch")
+		p.digest = fmt.Sprintf("%x", sha256.Sum256(text))
 		if which.MatchString(p.item + " " + p.name) {
 			patches = append(patches, p)
 		}
@@ -162,14 +179,18 @@ func parseCommand(line string) (command, error) {
 		case !given:
 			value, words = words[0], words[1:]
 		}
-		if name != "-run" {
+		switch {
+		case name == "-timeout":
+			if c.limit, err = time.ParseDuration(value); err != nil || c.limit <= 0 {
+				return command{}, fmt.Errorf("-timeout: want a duration above 0, got %q", value)
+			}
+		case name != "-run":
 			c.flags = append(c.flags, name+"="+value)
-			continue
-		}
-		if c.run != "" {
+		case c.run != "":
 			return command{}, errors.New("-run is given twice")
+		default:
+			c.run = value
 		}
-		c.run = value
 	}
 	if c.pkg == "" {
 		return command{}, errors.New("no package is named")
@@ -177,10 +198,8 @@ func parseCommand(line string) (command, error) {
 	if c.run == "" {
 		return command{}, errors.New("no test is named: want -run")
 	}
-	for _, element := range elements(c.run) {
-		if _, err := regexp.Compile(element); err != nil {
-			return command{}, fmt.Errorf("-run: %w", err)
-		}
+	if _, err := parseSelector(c.run); err != nil {
+		return command{}, fmt.Errorf("-run: %w", err)
 	}
 	return c, nil
 }
@@ -224,35 +243,4 @@ func split(line string) ([]string, error) {
 		}
 		words = append(words, word.String())
 	}
-}
-
-// elements splits the argument of -run at the slashes outside brackets and parentheses, as package
-// testing does: each element is matched against one level of a test's name.
-func elements(run string) []string {
-	var parts []string
-	brackets, parens, from := 0, 0, 0
-	for i := 0; i < len(run); i++ {
-		switch run[i] {
-		case '[':
-			brackets++
-		case ']':
-			brackets = max(brackets-1, 0)
-		case '(':
-			if brackets == 0 {
-				parens++
-			}
-		case ')':
-			if brackets == 0 {
-				parens--
-			}
-		case '\\':
-			i++
-		case '/':
-			if brackets == 0 && parens == 0 {
-				parts = append(parts, run[from:i])
-				from = i + 1
-			}
-		}
-	}
-	return append(parts, run[from:])
 }

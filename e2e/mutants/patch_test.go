@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -43,6 +44,8 @@ func TestParseCommand(t *testing.T) {
 		{line: `go test ./a -run X -toolexec=rm`, err: "flag -toolexec is not one"},
 		{line: `go test ./a -run X -o /bin/x`, err: "flag -o is not one"},
 		{line: `go test ./a -run X -runs 100`, err: "after -args"},
+		{line: `go test ./a -timeout 90s -run X`, want: command{pkg: "./a", run: "X", limit: 90 * time.Second}},
+		{line: `go test ./a -timeout 90 -run X`, err: "-timeout: want a duration"},
 		{line: `go test ./a -run X; rm b`, err: "single quotes"},
 		{line: `go test ./a -run X | tee b`, err: "single quotes"},
 		{line: `go test ./a -run A|B`, err: "single quotes"},
@@ -114,19 +117,6 @@ func TestParsePatch(t *testing.T) {
 	}
 }
 
-func TestElements(t *testing.T) {
-	for run, want := range map[string][]string{
-		"X":           {"X"},
-		"^X$/^y z$":   {"^X$", "^y z$"},
-		"(X/y|Z)/[/]": {"(X/y|Z)", "[/]"},
-		`a\/b`:        {`a\/b`},
-	} {
-		if d := cmp.Diff(want, elements(run)); d != "" {
-			t.Errorf("%s: -want +got:\n%s", run, d)
-		}
-	}
-}
-
 // root is the tree's directory relative to this package's.
 const root = "../.."
 
@@ -139,7 +129,7 @@ func TestPatchesApply(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, p := range patches {
-		if err := (tree{root}).apply(t.Context(), p.diff, "--check"); err != nil {
+		if err := (tree{dir: root}).apply(t.Context(), p.diff, "--check"); err != nil {
 			t.Errorf("%s does not apply: %v", p.name, err)
 		}
 		if !named(t, p.fails) {
@@ -158,14 +148,14 @@ func named(t *testing.T, c command) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	re := regexp.MustCompile(elements(c.run)[0])
+	tests := c.selector()
 	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, m := range declared.FindAllSubmatch(text, -1) {
-			if re.Match(m[1]) {
+			if _, runs := tests.selects(string(m[1])); runs {
 				return true
 			}
 		}

@@ -13,12 +13,16 @@ import (
 	"strings"
 )
 
-// tree is a copy of a tree's files, outside any checkout.
-type tree struct{ dir string }
+// tree is a copy of a tree's files, outside any checkout, and how the go command compiles them.
+type tree struct{ dir, tags, goflags string }
 
 // copyTree copies the files below root of its checkout: those that git tracks, in their current
 // state, and those that git does not ignore.
-func copyTree(ctx context.Context, root string) (tree, error) {
+func copyTree(ctx context.Context, root, tags string) (tree, error) {
+	goflags, err := exec.CommandContext(ctx, "go", "env", "GOFLAGS").Output()
+	if err != nil {
+		return tree{}, fmt.Errorf("ask for the go command's flags: %w", err)
+	}
 	list := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
 	list.Dir = root
 	var stderr bytes.Buffer
@@ -31,7 +35,9 @@ func copyTree(ctx context.Context, root string) (tree, error) {
 	if err != nil {
 		return tree{}, fmt.Errorf("make a directory for the copy: %w", err)
 	}
-	t := tree{dir}
+	// Without paths in them, compilations are shared by all copies of a tree, and by what their tests
+	// build.
+	t := tree{dir, tags, strings.TrimSpace(string(goflags) + " -trimpath")}
 	// Guests' processes have users of their own, which execute what tests build there.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.remove()
