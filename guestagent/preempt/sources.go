@@ -126,8 +126,6 @@ func (s *waitAnalysis) resultSources(in *ptx.Instr, from sources) sources {
 			return 0
 		case bits == 64 && ofParameters(in) && register(address(in)) >= 0:
 			return s.byPointer(in, address(in))
-		case bits == 64 && (in.Has("const") || in.Has("param")): // may be pointers
-			return any | s.sourcesOf(address(in))
 		}
 		return any
 	case "tex", "tld4", "suld", "cp":
@@ -212,8 +210,6 @@ func (s *waitAnalysis) sourcesOf(o *ptx.Operand) sources {
 	case o.Sym == nil:
 	case o.Sym.Kind == ptx.SymReg:
 		from |= s.from[o.Sym.Index]
-	case o.Sym.Kind == ptx.SymVar && o.Sym.Var.Space == ptx.ConstSpace && o.Sym.Var.Init != nil && hasName(o.Sym.Var.Init.Raw):
-		from |= everywhere // it holds the address of another variable
 	case o.Sym.Kind == ptx.SymVar:
 		from |= s.bit(root{o.Sym, 0})
 	case o.Sym.Kind == ptx.SymParam && s.f.code.Func.Entry:

@@ -12,6 +12,7 @@ func waitingKernel(body string) string {
 	return moduleOf(`.global .align 4 .u32 lock;
 .global .align 4 .u32 flags[64];
 .const .align 8 .u64 pointer = generic(flags);
+.const .align 8 .u64 table[4];
 .extern .func (.param .b64 p) malloc (.param .b64 bytes);
 .func (.param .b32 v) read(.param .b64 at) {
 	.reg .b64 %rd<2>; .reg .b32 %r<2>;
@@ -261,6 +262,14 @@ func TestWaits(t *testing.T) {
 			"ld.const.u64 %rd5, [pointer]; st.u32 [%rd5], 1; L: bar.sync 0; ld.global.u32 %r1, [flags+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a constant pointer to what looks back", all,
 			"ld.const.u64 %rd5, [pointer]; mul.wide.u32 %rd7, %r21, 4; add.s64 %rd6, %rd5, %rd7; mov.u64 %rd8, flags; add.s64 %rd9, %rd8, %rd7; st.u32 [%rd6+4], 1; L: ld.volatile.global.u32 %r1, [%rd9+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd9], 1;"},
+		{"a poll through a constant pointer", all,
+			"st.global.u32 [flags], 1; ld.const.u64 %rd5, [pointer]; L: ld.global.u32 %r1, [%rd5+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same, aligned by shifts", all,
+			"st.global.u32 [flags], 1; ld.const.u64 %rd5, [pointer]; shr.u64 %rd6, %rd5, 4; shl.b64 %rd7, %rd6, 4; L: ld.global.u32 %r1, [%rd7+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same through a constant that the host sets", all,
+			"st.global.u32 [flags], 1; ld.const.u64 %rd5, [table]; shr.u64 %rd6, %rd5, 4; shl.b64 %rd7, %rd6, 4; L: ld.global.u32 %r1, [%rd7+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"the same through a generic address of the constant", all,
+			"st.global.u32 [flags], 1; mov.u64 %rd4, pointer; cvta.const.u64 %rd4, %rd4; ld.u64 %rd5, [%rd4]; shr.u64 %rd6, %rd5, 4; shl.b64 %rd7, %rd6, 4; L: ld.global.u32 %r1, [%rd7+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"steps and factors of 64 bits", no,
 			"st.global.u32 [%rd1], 1; L: add.s64 %rd4, %rd4, 0x8000000; shl.b64 %rd5, %rd4, 5; add.s64 %rd6, %a, %rd5; ld.global.u32 %r1, [%rd6]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a parameter loaded with another", all,
