@@ -116,6 +116,8 @@ func batches(patches []patch) (beside, alone [][]patch) {
 		}
 		patches = patches[n:]
 	}
+	// A long batch that came last would leave the other trees idle.
+	slices.SortStableFunc(beside, func(a, b []patch) int { return len(b) - len(a) })
 	return beside, alone
 }
 

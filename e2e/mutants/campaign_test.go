@@ -272,7 +272,7 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// TestBatches checks that each batch has one process, and each test one batch.
+// TestBatches checks that each batch has one process, and each test one batch, the longest first.
 func TestBatches(t *testing.T) {
 	var patches []patch
 	add := func(n int, pkg, run string) {
@@ -298,7 +298,7 @@ func TestBatches(t *testing.T) {
 		return list
 	}
 	beside, alone := batches(patches)
-	if d := cmp.Diff([][]string{{"./aX", "./aY"}, {"./aZ"}, {"./bX"}, {"./bY"}}, names(beside)); d != "" {
+	if d := cmp.Diff([][]string{{"./aX", "./aY"}, {"./bX"}, {"./aZ"}, {"./bY"}}, names(beside)); d != "" {
 		t.Errorf("beside others: -want +got:\n%s", d)
 	}
 	if d := cmp.Diff([][]string{{"./e2e/vmX"}}, names(alone)); d != "" {

@@ -37,7 +37,7 @@ func copyTree(ctx context.Context, root, tags string) (tree, error) {
 	}
 	// Without paths in them, compilations are shared by all copies of a tree, and by what their tests
 	// build.
-	t := tree{dir, tags, strings.TrimSpace(string(goflags) + " -trimpath")}
+	t := tree{dir, tags, strings.TrimSpace(string(goflags)) + " -trimpath"}
 	// Guests' processes have users of their own, which execute what tests build there.
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.remove()
