@@ -13,6 +13,7 @@
 #   root/             QEMU, libvirt and all that they need, unpacked
 #   qemu              runs root's QEMU by root's own dynamic linker
 #   vmlinux           the guests' kernel
+#   vmlinuz           the same as UEFI firmware starts it
 #   modules/          kernel modules, and the order to load them in
 #   programs/         what runs in a guest, built from this tree
 #   initramfs.cpio    modules/ and programs/ for a guest
@@ -33,7 +34,7 @@ suites=(trixie trixie-backports)
 # xz and zstd: a bare machine has neither, and the kernel and its modules are
 # packed with them. dash: what libvirt runs inside root/ may be a script.
 packages=(
-	qemu-system-x86
+	qemu-system-x86 ovmf
 	libvirt-daemon libvirt-daemon-driver-qemu libvirt-daemon-log libvirt-clients
 	dash xz-utils zstd
 )
@@ -99,7 +100,7 @@ vmlinux() {
 	head -c $(((sectors + 1) * 512 + offset + length)) "$image" | tail -c "$length" | inside "$root" usr/bin/zstd -dcq
 }
 
-# unpack fills $1 with root/, vmlinux, modules/, qemu and unpacked from debs/.
+# unpack fills $1 with root/, vmlinux, vmlinuz, modules/, qemu and unpacked from debs/.
 unpack() {
 	local dir=$1 root=$1/root module name image
 	say "unpacking $(grep -vc '^#' "$deps/manifest") packages"
@@ -111,7 +112,8 @@ unpack() {
 	mkdir "$dir/kernel" "$dir/modules"
 	dpkg-deb --fsys-tarfile "$image" | tar -x --no-same-owner -C "$dir/kernel" --wildcards \
 		'./boot/vmlinuz-*' "${modules[@]/#/*/kernel/}"
-	vmlinux "$root" "$dir"/kernel/boot/vmlinuz-* >"$dir/vmlinux"
+	mv "$dir"/kernel/boot/vmlinuz-* "$dir/vmlinuz"
+	vmlinux "$root" "$dir/vmlinuz" >"$dir/vmlinux"
 	for module in "${modules[@]}"; do
 		name=$(basename "$module" .xz)
 		inside "$root" usr/bin/xz -dc "$dir"/kernel/usr/lib/modules/*/kernel/"$module" >"$dir/modules/$name"
@@ -162,7 +164,7 @@ listing() {
 	sha256sum scripts/qemu.conf
 	(
 		cd "$1"
-		sha256sum vmlinux qemu modules/*
+		sha256sum vmlinux vmlinuz qemu modules/*
 		find root/usr -type d -printf '%P %m\n' -o -printf '%P %m %s %T@ %l\n' | LC_ALL=C sort | sha256sum
 	)
 }
@@ -189,5 +191,5 @@ build() {
 }
 
 claim "the tests' VMs are"
-provide root vmlinux modules qemu
+provide root vmlinux vmlinuz modules qemu
 build

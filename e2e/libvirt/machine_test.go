@@ -318,11 +318,16 @@ func (h *machine) fails(args ...string) string {
 // define defines a libvirt domain of that name, and returns its UUID.
 func (h *machine) define(name string) string {
 	h.tb.Helper()
-	xml := strings.ReplaceAll(domainXML, "NAME", name)
+	h.defineXML(strings.ReplaceAll(domainXML, "NAME", name))
+	return strings.TrimSpace(h.run("virsh", "domuuid", name))
+}
+
+// defineXML defines a libvirt domain.
+func (h *machine) defineXML(xml string) {
+	h.tb.Helper()
 	if out, problems, err := h.try(xml, "virsh", "define", "/dev/stdin"); err != nil {
 		h.tb.Fatalf("define: %v: %s%s", err, out, problems)
 	}
-	return strings.TrimSpace(h.run("virsh", "domuuid", name))
 }
 
 // console returns the output of the guest's kernel, init and agent.
