@@ -22,7 +22,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps test-nova bench-nova nova-deps bench bench-vm bench-loga bench-quota bench-preempt bench-case bench-edge bundle-nvidia clean
+.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps test-nova bench-nova nova-deps vgpu-dra test-kubernetes bench bench-vm bench-loga bench-quota bench-preempt bench-case bench-edge bundle-nvidia clean
 
 all: build
 
@@ -162,6 +162,14 @@ bench-nova: build nova-deps
 # Keystone, Placement, Nova and what they need, unpacked into a cache directory; nothing is installed.
 nova-deps: build-deps
 	@scripts/nova-deps.sh
+
+# The driver for Kubernetes, a module of its own for its libraries' sake.
+vgpu-dra: build-deps
+	cd cmd/vgpu-dra && CGO_ENABLED=0 $(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o ../../$(BIN)/ .
+
+# Its tests, with Kubernetes' own libraries.
+test-kubernetes: build-deps
+	cd cmd/vgpu-dra && $(GO) vet -tags $(TAGS) ./... && $(GO) test -tags $(TAGS) -count 1 ./...
 
 # Go benchmarks of the hot paths, each over several runs.
 bench:

@@ -70,7 +70,7 @@ var rules = []rule{
 	{[]string{"mediator/launchqueue"}, []string{"clock", "net", "os"}, "a queue is given the time and does no I/O"},
 	{[]string{"mediator/tasks"}, []string{"clock", "net", "os"}, "which context gets which GPU is a pure function of what there is and the time"},
 	{[]string{"mediator/nova/placement"}, []string{"clock"}, "a request is sent when the caller says so"},
-	{[]string{"mediator/capacity"}, []string{"clock", "net", "os"}, "what a host offers is a pure function of what the daemon says"},
+	{[]string{"mediator/capacity", "mediator/kubernetes"}, []string{"clock", "net", "os"}, "what a host offers is a pure function of what the daemon says"},
 	{[]string{"cmd/vgpu-placement", "mediator/nova"}, []string{"mediator/daemon", "mediator/executor", "gpu"}, "the agent knows GPUs by the daemon's API alone"},
 	{[]string{"mediator/ipc/slotstate"}, []string{"clock"}, "a launch's states are given the time"},
 	{[]string{"guestagent/preempt"}, []string{"net"}, "PTX in, PTX out"},

@@ -1,0 +1,98 @@
+// Command vgpu-dra is vgpud's driver for Dynamic Resource Allocation: it tells Kubernetes what the
+// GPUs of this node have to give, so that its scheduler, as it is, sends pods to nodes with room on a
+// GPU, and has vgpud create the virtual GPUs that their claims were given.
+//
+// It is a module of its own, because Kubernetes' libraries would be more than half of what vgpud is
+// built from.
+//
+// Exit codes: 0, 1 failed, 2 bad usage.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/yaml"
+
+	"vgpud/clock"
+	"vgpud/cmd/internal/cli"
+	"vgpud/cmd/internal/journal"
+	"vgpud/cmd/internal/version"
+	"vgpud/mediator/api"
+)
+
+func main() { os.Exit(cli.Run(newRoot())) }
+
+func newRoot() *cobra.Command {
+	var path string
+	root := &cobra.Command{
+		Use:   "vgpu-dra",
+		Short: "Tell Kubernetes what this node's GPUs have to give",
+		Long: `vgpu-dra is a driver for Kubernetes' Dynamic Resource Allocation. It keeps one device for each
+of this node's GPUs in a ResourceSlice, with the capacities share (100 a GPU) and memory. What is
+given to guests that Kubernetes did not place is not offered, nor is a GPU that is sick, cordoned
+or being drained. For a claim that a pod on this node uses, it has vgpud create a virtual GPU.`,
+		Version: version.String(),
+		Args:    cli.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.PersistentFlags().StringVarP(&path, "config", "c", defaultConfig, "the configuration `file`")
+	var dry bool
+	serveCommand := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the driver",
+		Long: `Run the driver: it asks vgpud every second, and has the node's ResourceSlice follow within five.
+It may start before the API server, the kubelet and vgpud, and they may come and go meanwhile.`,
+		Args: cli.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			config, err := readConfig(path)
+			if err != nil {
+				return err
+			}
+			daemon := api.NewClient(config.Socket)
+			defer daemon.Close()
+			if dry {
+				return dryRun(c.Context(), c.OutOrStdout(), config, daemon)
+			}
+			client, err := connect(config)
+			if err != nil {
+				return err
+			}
+			log := logTo(os.Stderr)
+			klog.SetSlogLogger(log)
+			return serve(c.Context(), config, client, daemon, log)
+		},
+	}
+	serveCommand.Flags().BoolVar(&dry, "dry-run", false, "only print what would be published, and end")
+	root.AddCommand(serveCommand, cli.NewMan(root, "8"))
+	return root
+}
+
+// logTo returns a logger, in the journal's form if that is the destination.
+func logTo(f *os.File) *slog.Logger {
+	format := func(w io.Writer, h *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, h) }
+	if journal.Connected(f) {
+		return slog.New(journal.New(f, slog.HandlerOptions{}, format))
+	}
+	return slog.New(format(f, &slog.HandlerOptions{}))
+}
+
+// dryRun prints what would be published now. It asks the daemon alone.
+func dryRun(ctx context.Context, w io.Writer, c config, d daemon) error {
+	p := publisher{config: c, daemon: d, clock: clock.Real{}, log: logTo(os.Stderr)}
+	devices, err := p.ask(ctx)
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(slice(devices))
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(w, "# of node %s\n%s", c.Node, text)
+	return err
+}
