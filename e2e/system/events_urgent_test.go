@@ -25,9 +25,11 @@ L:
 }
 `
 
-// endlessKernel has a guest run one preemptible kernel that does not end while a test lasts.
+// endlessKernel has a guest run one preemptible kernel that does not end while a test lasts, however
+// slow that is.
 func endlessKernel(t *testing.T, h *host.Host, s api.VMSpec) (*driver.Context, *driver.Pending) {
 	t.Helper()
+	s.KernelTimeLimit = api.NoTimeLimit
 	gpu := preemptible(t, h, s, driver.PreemptOptions{Forms: abi.PreemptPersistent})
 	m, err := gpu.LoadModule(t.Context(), []byte(spinPTX))
 	if err != nil {
@@ -81,6 +83,13 @@ func parked(t *testing.T, h *host.Host, name string) {
 // those of one that asks for none.
 func TestEventsTakeTheGPU(t *testing.T) {
 	h := host.Start(t, "hpf")
+	// There is but one batch kernel, and on a busy machine the GPU in software may lack a processor
+	// for longer than a kernel may take to leave.
+	h.Config.EvictionDeadline = -1
+	if err := h.Daemon.End(); err != nil {
+		t.Fatal(err)
+	}
+	h.StartDaemon()
 	urgent := newPinger(t, h.NewGuest(api.VMSpec{Name: "urgent", PriorityCeiling: urgentPriority}))
 	equal := newPinger(t, h.NewGuest(api.VMSpec{Name: "equal"}))
 	asksNone := &pinger{t: t, dev: h.NewGuest(api.VMSpec{Name: "asks-none", PriorityCeiling: urgentPriority})}

@@ -107,9 +107,13 @@ func (j *job) followRequest() bool {
 	return j.state == refilling && x.reached(&j.copies) && j.refill()
 }
 
+// maxLate is more than an executor that runs at all waits for a processor.
+const maxLate = time.Minute
+
 // evict passes on the daemon's request to leave the SMs below a bound.
 func (j *job) evict(below uint32) {
-	j.run.below = below
+	_, asked, _ := j.slot.EvictionRequest()
+	j.run.below, j.run.late = below, min(max(j.ch.x.o.Clock.Now()-asked, 0), maxLate)
 	if j.state != deferred {
 		j.deferSuccessor()
 		j.tell(below)
@@ -213,12 +217,18 @@ func (j *job) corunDone() bool {
 // past, when it is ended, as far as is known at now. A launch that is to leave some SMs only has no
 // deadline.
 func (j *job) evictionDeadline(now time.Duration) time.Duration {
-	_, asked, _ := j.slot.EvictionRequest()
 	limit := j.limitOnGPU()
-	if off := j.ch.x.offHost.overlap(asked, now); limit < math.MaxInt64-off {
-		limit += off
+	if more := j.notTold(now); limit < math.MaxInt64-more {
+		limit += more
 	}
 	return limit
+}
+
+// notTold returns how much of the time since the daemon's request the kernel could not have left in:
+// the executor had no processor on a busy host, and told it later, or its context was off the GPU.
+func (j *job) notTold(now time.Duration) time.Duration {
+	_, asked, _ := j.slot.EvictionRequest()
+	return j.run.late + j.ch.x.offHost.overlap(asked+j.run.late, now)
 }
 
 // limitOnGPU is the eviction deadline of a launch whose context is on the GPU all the time.
@@ -268,7 +278,7 @@ func (j *job) overdue(now time.Duration) bool {
 		return true
 	}
 	_, asked, deadline := j.slot.EvictionRequest()
-	if off := x.offHost.overlap(asked, now); now < max(deadline, asked+ipc.UnresponsiveLimit)+off {
+	if now < max(deadline, asked+ipc.UnresponsiveLimit)+j.notTold(now) {
 		return false
 	}
 	x.fail(fmt.Errorf("kernel %s did not leave the GPU when asked: %w", j.fn.attrs.Name, gpu.ErrTimeLimit))

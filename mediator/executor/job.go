@@ -54,9 +54,10 @@ type job struct {
 
 // run is one run of a job on the GPU.
 type run struct {
-	below   uint32 // the bound of the daemon's request to leave that was passed on; 0: none was
-	freed   uint32 // the bound of a request that was recalled
-	evicted bool   // an evict word was written
+	below   uint32        // the bound of the daemon's request to leave that was passed on; 0: none was
+	late    time.Duration // how long after the request that was, up to maxLate
+	freed   uint32        // the bound of a request that was recalled
+	evicted bool          // an evict word was written
 	// corun is the fence of a second launch that takes the SMs that the first has left, on the
 	// channel's second channel; 0: there is none.
 	corun gpu.Fence

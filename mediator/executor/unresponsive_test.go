@@ -81,6 +81,37 @@ func TestUnresponsiveIsEnded(t *testing.T) {
 	}
 }
 
+// TestDeadlineOfLateExecutor: a kernel has its time to leave from when it is told to. On a busy host
+// its executor may get a processor later than the daemon asks, which is not the kernel's fault.
+func TestDeadlineOfLateExecutor(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	sim, _ := r.ignore(g, math.MaxUint32)
+	slot := r.page.Context(0)
+	const late = 3 * time.Second
+	sim.Advance(late)
+	r.x.Step(false) // tells it
+	sim.Advance(10*time.Millisecond - 1)
+	r.x.Step(false)
+	if n := slot.Counters().Unresponsive; n != 0 || len(r.faults) != 0 {
+		t.Fatalf("before the deadline: %d unresponsive kernels, faults %v", n, r.faults)
+	}
+	sim.Advance(1)
+	r.x.Step(false)
+	if n := slot.Counters().Unresponsive; n != 1 {
+		t.Errorf("at the deadline: %d unresponsive kernels", n)
+	}
+	sim.Advance(ipc.UnresponsiveLimit - 10*time.Millisecond - 1)
+	r.x.Step(false)
+	if len(r.faults) != 0 {
+		t.Error("ended too early")
+	}
+	sim.Advance(1)
+	if com := g.receive(1)[0]; com.Status != abi.StatusTimeLimit {
+		t.Errorf("the launch: %v", com.Status)
+	}
+}
+
 // TestLongBlocksHaveTime: a kernel whose blocks are known to be long has as much time to leave as
 // they need, up to a limit.
 func TestLongBlocksHaveTime(t *testing.T) {
