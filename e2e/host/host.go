@@ -43,7 +43,10 @@ type Host struct {
 	Config  daemon.Config
 	// Timeout is how long [Host.Until] waits; the default is ten minutes.
 	Timeout time.Duration
-	vmPIDs  []int // the guests' processes
+	// Describe, if set, returns what else the message says about a wait that has failed. It is called
+	// while all processes still run.
+	Describe func() string
+	vmPIDs   []int // the guests' processes
 }
 
 // Start starts a soft GPU and the daemon, which shares it by policy. They end with the test; if it

@@ -38,6 +38,9 @@ func (h *Host) state() string {
 	stacks := make([]byte, 1<<20)
 	fmt.Fprintf(&b, "goroutines of the test:\n%s\n", stacks[:runtime.Stack(stacks, true)])
 	fmt.Fprintf(&b, "the daemon's state:\n%s\n", h.daemonAnswers())
+	if h.Describe != nil {
+		b.WriteString(h.Describe())
+	}
 	pids := h.processes()
 	// Twice, to show which threads run and which wait for a processor.
 	first := usageOf(pids)

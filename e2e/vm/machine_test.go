@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +28,9 @@ func withTimeout(h *host.Host) *host.Host {
 	h.Timeout = timeout
 	return h
 }
+
+// describeLimit bounds the time that a VM takes to tell what a program in it is doing.
+const describeLimit = 2 * time.Minute
 
 // slowGPU is the speed of GPUs for guests without KVM.
 var slowGPU = []string{"--warp-time", "500ns"}
@@ -143,6 +147,8 @@ type worker struct {
 	m    *machine
 	name string
 	p    *qemu.Process
+	// printed is what it wrote to its standard error.
+	printed output
 
 	mu     sync.Mutex
 	report workload.Report
@@ -183,7 +189,7 @@ func (m *machine) run(p workload.Plan) *worker {
 		m.tb.Fatal(err)
 	}
 	w := &worker{m: m, name: p.Name, begun: make(chan struct{}), done: make(chan struct{})}
-	if w.p, err = m.vm.Run(context.Background(), qemu.Command{Args: []string{"/bin/demoguest"}, Stdin: plan}); err != nil {
+	if w.p, err = m.vm.Run(context.Background(), qemu.Command{Args: []string{"/bin/demoguest"}, Stdin: plan, Stderr: &w.printed}); err != nil {
 		m.tb.Fatal(err)
 	}
 	go func() {
@@ -198,9 +204,49 @@ func (m *machine) run(p workload.Plan) *worker {
 	case <-w.done:
 		m.tb.Fatalf("%s: %v", p.Name, w.err)
 	case <-time.After(bootLimit):
-		m.tb.Fatalf("%s does not begin", p.Name)
+		m.tb.Fatalf("%s does not begin\n%s", p.Name, w.describe())
 	}
 	return w
+}
+
+// describe describes what a program that stands still is doing, and what the agent knows of it. It
+// ends the program, since that is how it dumps its goroutines.
+func (w *worker) describe() string {
+	ctx, cancel := context.WithTimeout(context.Background(), describeLimit)
+	defer cancel()
+	status, err := w.m.vm.Output(ctx, "/bin/vgpu-agent", "status")
+	text := fmt.Sprintf("the agent's status in the VM of %s:\n%s\n%v\n", w.name, status, err)
+	if err := w.p.Signal(unix.SIGQUIT); err != nil {
+		return fmt.Sprintf("%s%s is not told to dump its goroutines: %v\n", text, w.name, err)
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+	}
+	return fmt.Sprintf("%swhat %s printed:\n%s\n", text, w.name, w.printed.String())
+}
+
+// output is what a program printed to its standard error, up to a limit.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// maxOutput is more than the goroutines of a program take.
+const maxOutput = 1 << 20
+
+// Write implements [io.Writer]. It never fails.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.b.Write(p[:min(len(p), maxOutput-o.b.Len())])
+	return len(p), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
 }
 
 func (w *worker) take(line string) {
@@ -237,6 +283,8 @@ func (w *worker) goesOn() {
 	w.m.tb.Helper()
 	// As many may have been under way before.
 	goal := w.last().Cases + 6
+	w.m.h.Describe = w.describe
+	defer func() { w.m.h.Describe = nil }()
 	w.m.h.Until("more results of "+w.name, func() error {
 		w.check()
 		select {
