@@ -51,11 +51,20 @@ func endlessKernel(t *testing.T, h *host.Host, s api.VMSpec) (*driver.Context, *
 	return gpu, p
 }
 
-// onGPU waits until a launch of a guest has the GPU.
+// onGPU waits until the guest's launch has the GPU, and not only its turn: one that has not begun can
+// leave without an eviction.
 func onGPU(h *host.Host, name string) {
+	own := func(v *api.VM) float64 {
+		if v.GPUSecondsOwn == nil {
+			return 0
+		}
+		return *v.GPUSecondsOwn
+	}
+	before := h.VM(name)
 	h.Until("a launch of "+name+" on the GPU", func() error {
-		if l := h.VM(name).Preemption.Launches; l.Running != 1 {
-			return fmt.Errorf("%+v", l)
+		v := h.VM(name)
+		if l := v.Preemption.Launches; l.Running != 1 || own(&v) <= own(&before) {
+			return fmt.Errorf("%+v, %v s after %v s", l, own(&v), own(&before))
 		}
 		return nil
 	})

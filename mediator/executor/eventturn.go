@@ -273,11 +273,11 @@ func (x *Executor) actOnEvents(action eventAction, l *eventLook) (done bool, err
 		})
 		return ok, nil
 	case eventsStart:
-		if !t.slot.Grant() {
+		// The daemon may have taken the turn back since the look; another launch has it then.
+		if !l.slot.OnGPU() && !t.slot.Grant() || !t.slot.Start(now) {
 			return false, nil
 		}
 		t.since = now
-		t.slot.Start(now)
 	case eventsLeave:
 		t.slot.SetEvents(ipc.EventsBusy)
 		t.idle = false

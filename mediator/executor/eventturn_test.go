@@ -341,6 +341,36 @@ func TestEventsOfASuspendedTurn(t *testing.T) {
 	r.finish(r.high)
 }
 
+// TestEventsTurnIsTakenBack: event kernels do not begin if the daemon takes their turn back just when
+// they are about to.
+func TestEventsTurnIsTakenBack(t *testing.T) {
+	r := newEventRig(t)
+	r.fire(r.high)
+	r.await("a launch", ready)
+	turn := &r.x.eventKernels.turn
+	func() {
+		turn.mu.Lock() // nobody else acts meanwhile
+		defer turn.mu.Unlock()
+		r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
+		l, err := r.x.lookAtEvents()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if next, action := turn.state.next(&l); next != eventsOn || action != eventsStart {
+			t.Fatalf("with the turn: %v, %v", next, action)
+		}
+		r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Withdraw(v.ID) })
+		if done, err := r.x.actOnEvents(eventsStart, &l); done || err != nil {
+			t.Errorf("without the turn: %v, %v", done, err)
+		}
+	}()
+	if v := r.await("a launch", ready); r.started() != 0 {
+		t.Errorf("%d events have begun: %+v", r.started(), v)
+	}
+	r.runAll()
+	r.finish(r.high)
+}
+
 // TestEventsThatStay: event kernels that outstay an eviction deadline no longer count as evictable,
 // unless they are idle.
 func TestEventsThatStay(t *testing.T) {

@@ -330,8 +330,8 @@ func (x *Executor) resume() {
 	j.to(contextResumed)
 	j.run.below = 0
 	j.tell(abi.EvictNone) // should the kernel check after all, it may stay
-	if j.slot.Grant() {
-		j.slot.Start(x.o.Clock.Now())
+	for j.slot.Grant() && !j.slot.Start(x.o.Clock.Now()) {
+		// The daemon has just taken the turn back. The kernel is on the GPU all the same.
 	}
 }
 

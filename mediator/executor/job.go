@@ -8,7 +8,6 @@ import (
 	"vgpud/gpu"
 	"vgpud/mediator/executor/preemption"
 	"vgpud/mediator/ipc"
-	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -198,7 +197,7 @@ func (j *job) step() bool {
 		}
 		return j.isNext() && j.hasTurn() && j.takeRoom() && j.prepare(turnCame)
 	case preparing:
-		if !j.isNext() || j.slot.State() == slotstate.Ready {
+		if !j.isNext() {
 			j.to(turnLost)
 			return true
 		}
@@ -255,6 +254,13 @@ func (j *job) start() bool {
 	if err := x.outcomeOf(&j.copies); err != nil {
 		return j.fail(err)
 	}
+	if !j.slot.Started() {
+		j.slot.SetEvictable(j.evictable())
+		if !j.slot.Start(x.o.Clock.Now()) {
+			j.to(turnLost)
+			return true
+		}
+	}
 	x.resume() // another job may have taken the context off since this one prepared
 	if j.form != 0 {
 		args := j.plan.Args
@@ -283,10 +289,6 @@ func (j *job) start() bool {
 	j.run = run{started: x.o.Clock.Now()}
 	j.to(kernelLaunched)
 	ch.placed()
-	if !j.slot.Started() {
-		j.slot.SetEvictable(j.evictable())
-		j.slot.Start(j.run.started)
-	}
 	return true
 }
 

@@ -131,6 +131,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 				t.Fatalf("%v, %d outstanding", v.State, r.page.Context(0).Outstanding())
 			}
 			// And while it is started.
+			r.stepUntil("it waits again", func() bool { return j.state == waiting })
 			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 			if !j.hasTurn() || !j.takeRoom() || !j.prepare(turnCame) {
 				t.Fatal("it does not prepare")
@@ -139,9 +140,10 @@ func TestTurnIsTakenBack(t *testing.T) {
 				runtime.Gosched()
 			}
 			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Withdraw(v.ID) })
-			if !j.start() || r.newest().State != slotstate.Running {
-				t.Fatalf("%v, though it is on the GPU", r.newest().State)
+			if !j.start() || r.newest().State != slotstate.Ready || r.page.Context(0).Outstanding() != 0 {
+				t.Fatalf("%v, %d outstanding, without a turn", r.newest().State, r.page.Context(0).Outstanding())
 			}
+			r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Run(v.ID) })
 			r.stepUntil("it has ended", func() bool { return len(r.launches()) == 0 })
 			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
 				t.Error(com.Status)

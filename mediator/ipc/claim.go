@@ -124,15 +124,21 @@ func (c Claim) Started() bool {
 	return c.State().OnGPU() && c.slot.l.started.Load() > c.slot.l.stopped.Load()
 }
 
-// Start records that the launch has been on the GPU since now. The daemon may just have taken its
-// turn back, or told it to leave; it is on the GPU all the same.
-func (c Claim) Start(now time.Duration) {
+// Start records that the launch is on the GPU from now on. It is called before the launch is put
+// there, and reports false if the launch must not be: the daemon has just taken its turn back. A
+// launch without a slot needs no turn.
+func (c Claim) Start(now time.Duration) bool {
 	if !c.live() {
-		return
+		return true
 	}
 	l := c.slot.l
+	before := l.started.Load()
 	l.started.Store(max(int64(now), l.stopped.Load()+1)) // see Started
-	c.slot.step(c.launch, slotstate.Launched)
+	if !c.slot.step(c.launch, slotstate.Launched) && c.live() {
+		l.started.Store(before)
+		return false
+	}
+	return true
 }
 
 // Leave records that the launch left the GPU with work undone, or gave its turn up without having

@@ -336,8 +336,11 @@ func TestSlotsFollowTheStateMachine(t *testing.T) {
 					t.Fatalf("Withdraw: %v, want %v", got, want)
 				}
 			},
-			"start": func(*rapid.T) {
-				c.Start(clock)
+			"start": func(t *rapid.T) {
+				refused := model == slotstate.Ready
+				if got := c.Start(clock); got == refused {
+					t.Fatalf("Start of one that is %v: %v", model, got)
+				}
 				begun = apply(slotstate.Launched) || begun
 			},
 			"leave": func(*rapid.T) {

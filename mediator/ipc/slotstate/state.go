@@ -49,10 +49,9 @@ const (
 	Scheduled
 	// Withdrawn takes an unused turn back: ToRun to Ready. It is the daemon's.
 	Withdrawn
-	// Launched puts the launch on the GPU: ToRun to Running. It is also Ready to Running, where the
-	// daemon took the turn back while the executor was starting the launch. ToEvict and Running
-	// stay: the daemon may tell a launch to leave, or to stay after all, before the launch has
-	// started.
+	// Launched puts the launch on the GPU: ToRun to Running. ToEvict and Running stay: the daemon may
+	// tell a launch to leave, or to stay after all, before the launch has started. In Ready it is
+	// refused: the daemon has taken the turn back, and another launch may have it.
 	Launched
 	// Asked tells the launch to leave: ToRun or Running to ToEvict. It is the daemon's.
 	Asked
@@ -84,7 +83,7 @@ func (c Cause) String() string {
 var next = [states][causes]State{
 	None:    {Claimed: Prep},
 	Prep:    {Initialised: Ready, Abandoned: Done},
-	Ready:   {Scheduled: ToRun, Launched: Running, Abandoned: Done},
+	Ready:   {Scheduled: ToRun, Abandoned: Done},
 	ToRun:   {Withdrawn: Ready, Launched: Running, Asked: ToEvict, Abandoned: Done},
 	Running: {Launched: Running, Asked: ToEvict, Evicted: Ready, Finished: Done, Abandoned: Done},
 	ToEvict: {Launched: ToEvict, Recalled: Running, Evicted: Ready, Finished: Done, Abandoned: Done},

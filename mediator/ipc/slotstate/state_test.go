@@ -31,7 +31,6 @@ var transitions = []transition{
 	{ToEvict, Recalled, Running, "ours, for FLEP §4.1: All the CTAs, which run on SMs of ID smaller than spa_P, should quit execution; All the other CTAs keep running"},
 	{Running, Evicted, Ready, "ours: a guest can write its kernel's evict word too; the kernel then waits for its turn like one that was asked"},
 	{ToRun, Withdrawn, Ready, "ours: its executor does something else, and the GPU would be idle"},
-	{Ready, Launched, Running, "ours: its turn was taken back while the executor was starting it"},
 	{Prep, Abandoned, Done, "ours: its context ended"},
 	{Ready, Abandoned, Done, "ours"},
 	{ToRun, Abandoned, Done, "ours"},
