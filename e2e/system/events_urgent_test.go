@@ -144,16 +144,10 @@ func TestEventsTakeTheGPU(t *testing.T) {
 			return nil
 		})
 	}
-	// That it stays so shows in what the urgent guest does meanwhile.
+	// That they evict nobody shows in what the urgent guest does meanwhile. Once the batch guest's
+	// kernel has left for that guest, theirs may be the next turn.
 	urgent.pings(1)
 	evictedMore(h, "batch", before)
-	parked(t, h, "urgent")
-	onGPU(h, "batch")
-	select {
-	case err := <-end:
-		t.Fatalf("an event without priority does not wait for the kernel: %v", err)
-	default:
-	}
 	for _, name := range []string{"equal", "asks-none"} {
 		if p := h.VM(name).Preemption; p.Caused != 0 || kernel.Done() {
 			t.Errorf("guest %s: %+v; the kernel has ended: %v", name, p, kernel.Done())

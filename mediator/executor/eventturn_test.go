@@ -361,7 +361,7 @@ func TestEventsTurnIsTakenBack(t *testing.T) {
 		}
 		r.say(func(s *ipc.LaunchSlot, v ipc.Launch) { s.Withdraw(v.ID) })
 		if done, err := r.x.actOnEvents(eventsStart, &l); done || err != nil {
-			t.Errorf("without the turn: %v, %v", done, err)
+			t.Fatalf("without the turn: %v, %v", done, err)
 		}
 	}()
 	if v := r.await("a launch", ready); r.started() != 0 {
