@@ -77,9 +77,9 @@ func (c *novaConfig) complete() error {
 
 const (
 	defaultConfig = "/etc/vgpud/hook.yaml"
-	// defaultTimeout is longer than the daemon's own limit of 10 s for a virtual GPU, so that the
+	// defaultTimeout is longer than the daemon's own limit of 30 s for a virtual GPU, so that the
 	// daemon can report the error.
-	defaultTimeout = 15 * time.Second
+	defaultTimeout = 45 * time.Second
 	// maxTimeout is shorter than anybody waits for a VM to start: libvirt waits for the hook, and
 	// answers nothing else about the domain meanwhile.
 	maxTimeout = 10 * time.Minute

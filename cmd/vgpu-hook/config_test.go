@@ -29,7 +29,7 @@ func TestShippedConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := config{
-		Socket: "/run/vgpud/vgpud.sock", User: "libvirt-qemu", Group: "libvirt-qemu", Timeout: 15 * time.Second, RunDir: "/run/vgpud",
+		Socket: "/run/vgpud/vgpud.sock", User: "libvirt-qemu", Group: "libvirt-qemu", Timeout: 45 * time.Second, RunDir: "/run/vgpud",
 		PIDDir: "/run/libvirt/qemu", SaveDir: "/var/lib/libvirt/qemu/save", QEMUConf: "/etc/libvirt/qemu.conf",
 		Nova: &novaConfig{
 			Placement: "/etc/vgpud/placement.yaml", Share: instance.ShareBoth, EmulatorDir: "/usr/local/bin", StateDir: "/var/lib/vgpud/nova",
@@ -66,7 +66,7 @@ func TestNovaDefaults(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	c := config{Timeout: defaultTimeout}
-	for gpus, want := range map[int]time.Duration{0: 15 * time.Second, 1: 15 * time.Second, 2: 20 * time.Second, 16: 90 * time.Second} {
+	for gpus, want := range map[int]time.Duration{0: 45 * time.Second, 1: 45 * time.Second, 2: time.Minute, 16: 270 * time.Second} {
 		if got := c.limit(gpus); got != want {
 			t.Errorf("%d virtual GPUs: %v, want %v", gpus, got, want)
 		}

@@ -45,8 +45,9 @@ func (c *StartupConfig) Owner() vfiouser.Owner {
 // ReadyLine is the line that a guest's process writes when it serves.
 const ReadyLine = "ready"
 
-// readyLimit is how long a guest's process may take to be ready.
-const readyLimit = 10 * time.Second
+// readyLimit is how long a guest's process may take to be ready, on a host whose processors are all
+// busy as well.
+const readyLimit = 30 * time.Second
 
 // CreateVM implements [api.Host].
 func (s *Service) CreateVM(by access.Caller, spec api.VMSpec) (api.VM, error) {
