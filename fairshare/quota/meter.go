@@ -18,7 +18,7 @@ const (
 	// halfDuty is the least time between two changes of a guest's standing.
 	halfDuty = 5 * time.Millisecond
 	// creditRounds is how much of its cap a guest may save while it has no work, in rounds, and
-	// maxCredit while it has work and others use the GPU.
+	// maxCredit what others keep from it while it has some.
 	creditRounds = 2
 	maxCredit    = 250 * time.Millisecond
 	// maxOverdraft is how long a guest is suspended for its cap at most, whatever it is reported to
@@ -39,10 +39,12 @@ type Meter struct {
 	// credit is GPU time in nanoseconds that the cap leaves; below 0 it was overdrawn. owed is what
 	// the guest lacks of its guarantee.
 	credit, owed float64
-	standing     Standing
-	changed      time.Duration // when the standing last changed
-	ever         bool          // whether it ever did
-	barred       bool
+	// kept is for how long others have kept the GPU from the guest's work lately, in nanoseconds.
+	kept     float64
+	standing Standing
+	changed  time.Duration // when the standing last changed
+	ever     bool          // whether it ever did
+	barred   bool
 }
 
 // Use is what a guest did in a phase, in nanoseconds.
@@ -57,10 +59,8 @@ type Use struct {
 // Charge adds a phase of some length. given is the time that the GPU gave to any guest, or had for
 // it, and round the mean length of a round.
 func (m *Meter) Charge(q Quota, u Use, given float64, length, round time.Duration) {
-	saved := creditRounds * float64(round)
-	if u.Works == 1 {
-		saved = max(saved, float64(maxCredit))
-	}
+	m.wait(u, float64(length))
+	saved := max(creditRounds*float64(round), m.kept)
 	m.credit += q.Cap*float64(length) - u.Used
 	m.credit = max(min(m.credit, q.Cap*saved), -q.Cap*float64(maxOverdraft))
 
@@ -71,6 +71,19 @@ func (m *Meter) Charge(q Quota, u Use, given float64, length, round time.Duratio
 		m.owed = min(m.owed, 0)
 	}
 	m.owed = min(max(m.owed, -surplusRounds*float64(round)), float64(maxOwed))
+}
+
+// wait adds a phase to the time for which others have kept the GPU from the guest's work. It lapses as
+// fast as time passes without work.
+func (m *Meter) wait(u Use, length float64) {
+	if u.Works == 1 {
+		m.kept = float64(maxCredit)
+		return
+	}
+	if m.standing != Capped {
+		m.kept += max(u.Works*length-u.Used-u.Unused, 0)
+	}
+	m.kept = min(max(m.kept-(1-u.Works)*length, 0), float64(maxCredit))
 }
 
 // Judge updates the standing at the end of a polling phase. active reports whether the guest has

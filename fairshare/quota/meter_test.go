@@ -134,3 +134,37 @@ func TestOverdraftEnds(t *testing.T) {
 		t.Errorf("capped for %v, want about %v", capped, maxOverdraft)
 	}
 }
+
+// TestSavesWhatOthersKeep tests that a guest that pauses after each kernel, and that others keep from
+// the GPU meanwhile, may take later what its cap left, for a quarter of a second. Without others it
+// saves no more than two rounds of it, and what it saved lapses while it has no work.
+func TestSavesWhatOthersKeep(t *testing.T) {
+	q := Quota{Cap: 0.3}
+	credit := func(second, last Use) time.Duration {
+		var m Meter
+		for range int(time.Second / round) {
+			m.Charge(q, second, float64(round), round, round)
+		}
+		for range int(maxCredit / round) {
+			m.Charge(q, last, 0, round, round)
+		}
+		return time.Duration(m.Credit())
+	}
+	part := func(works, used float64) Use {
+		return Use{Works: works, Used: used * float64(round), Demand: 0.4}
+	}
+	kept, rounds := time.Duration(q.Cap*float64(maxCredit)), time.Duration(q.Cap*creditRounds*float64(round))
+	for name, c := range map[string]struct {
+		second, last Use
+		want         time.Duration
+	}{
+		"others keep it":                     {part(0.8, 0.1), part(0.8, 0.1), kept},
+		"it has work all the time":           {part(1, 0.1), part(1, 0.1), kept},
+		"it is alone, and uses little":       {part(0.1, 0.1), part(0.1, 0.1), rounds},
+		"others kept it, and it has no work": {part(0.8, 0.1), part(0, 0), rounds},
+	} {
+		if got := credit(c.second, c.last); got < c.want-time.Millisecond || got > c.want+time.Millisecond+time.Duration(q.Cap*float64(round)) {
+			t.Errorf("%s: %v saved, want %v", name, got, c.want)
+		}
+	}
+}
