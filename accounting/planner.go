@@ -79,6 +79,28 @@ func (p *Planner) Mean(l Load) (poll, quiet time.Duration) {
 	return poll, quiet
 }
 
+// Interval returns the mean time from one piece of polling to the next under a load. With Full it
+// is 0: nothing passes unseen.
+func (p *Planner) Interval(l Load) time.Duration {
+	poll, quiet := p.Mean(l)
+	if quiet == 0 {
+		return 0
+	}
+	return (poll + quiet) / time.Duration(p.pieces(l, poll))
+}
+
+// pieces returns how many pieces a polling phase of some length has under a load.
+func (p *Planner) pieces(l Load, poll time.Duration) int {
+	piece := p.config.Piece
+	if p.unused(l) {
+		piece /= idleDivisor
+	}
+	if piece <= 0 {
+		return 1
+	}
+	return int(max((poll+piece/2)/piece, 1))
+}
+
 // scale returns the factor by which phases are longer.
 func (p *Planner) scale(l Load) int {
 	if p.config.Scale == ByAllocated {
@@ -102,12 +124,8 @@ func (p *Planner) Next(l Load) Piece {
 	if p.left == 0 {
 		poll, quiet := p.Mean(l)
 		p.left = 1
-		piece := p.config.Piece
-		if p.unused(l) {
-			piece /= idleDivisor
-		}
-		if piece > 0 && quiet > 0 {
-			p.left = int(max((poll+piece/2)/piece, 1))
+		if quiet > 0 {
+			p.left = p.pieces(l, poll)
 		}
 		p.poll, p.pause = poll/time.Duration(p.left), quiet/time.Duration(p.left)
 		if p.afresh && p.left > 1 {

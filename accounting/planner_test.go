@@ -37,6 +37,28 @@ func TestPlannerMean(t *testing.T) {
 	}
 }
 
+// TestPlannerInterval tests that a GPU is looked at once in each interval.
+func TestPlannerInterval(t *testing.T) {
+	const us = time.Microsecond
+	for _, test := range []struct {
+		name   string
+		config Config
+		active int
+		want   time.Duration
+	}{
+		{name: "nobody", want: 20020 * us},
+		{name: "one guest", active: 1, want: 600 * us},
+		{name: "many guests", active: 16, want: 600 * us},
+		{name: "larger pieces", config: Config{Piece: 900 * us}, active: 2, want: 6000 * us},
+		{name: "in one, as LoGA", config: Config{Piece: -1}, active: 3, want: 18000 * us},
+		{name: "all the time", config: Config{Full: true}, active: 3},
+	} {
+		if got := NewPlanner(test.config).Interval(Load{Active: test.active}); got != test.want {
+			t.Errorf("%s: %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
 func TestPlannerPieces(t *testing.T) {
 	const us = time.Microsecond
 	tests := []struct {

@@ -162,9 +162,42 @@ func TestQuotasHold(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := trial.measure(o); d.over > 2 || d.under > 2 || d.taken > 2 || d.charged > 1 {
+			if d := trial.measure(o); d.over > 2 || d.under > 2 || d.taken > 2 || d.charged > 1 || d.overrun > 1 {
 				t.Errorf("%s, %s: %+v", policy, quota, d)
 			}
 		}
+	}
+}
+
+// TestBudgetsHoldByTheGPUsCount runs guests whose charges happen to be too low, or who have kernels on
+// the GPU when their budgets are spent.
+func TestBudgetsHoldByTheGPUsCount(t *testing.T) {
+	for _, trial := range []*trial{
+		{policy: "none", load: pauses, draw: 3, guests: 2},
+		{policy: "dfq", load: steady, draw: 3, guests: 8},
+		{policy: "none", load: comeGo, draw: 1, guests: 2},
+	} {
+		trial.quota, trial.length = budgets, length
+		trial.compose()
+		o, err := trial.run()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := trial.measure(o); d.overrun > 1 {
+			t.Errorf("%s: %.2f rounds beyond a budget", trial.name(), d.overrun)
+		}
+	}
+}
+
+// TestCapOfOneThatWaited runs a guest that pauses after each kernel and waits for others with shorter
+// ones. It is not held for using more when they leave, as far as it had less before.
+func TestCapOfOneThatWaited(t *testing.T) {
+	trial := trialOf("hpf", capsOfAll, mixed, 4, lengthByKernel)
+	o, err := trial.run()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := trial.measure(o); d.under > 1 || d.over > 1 {
+		t.Errorf("%s: a guest that was held had %.2f points less than its cap, another %.2f more", trial.name(), d.under, d.over)
 	}
 }

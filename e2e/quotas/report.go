@@ -265,6 +265,8 @@ on its way to it. In the first of its tables the time in which kernels of suspen
 take them off the GPU. A guest that pauses is guaranteed a part of what it uses alone. A guest that is attached again is new to its cap, and may exceed it by a round again.
 
 A round is 12 ms for two guests, and 24 ms for more. Accounting watches a sixth of the time, so what it charges is an estimate.
+A budget also counts what the guest's executors measured, as far as the estimate's error can explain the difference, and what the
+kernels on the GPU will use.
 
 Of the policies about launches FLEP's two are tried.
 

@@ -65,7 +65,7 @@ func (t *trial) run() (out *outcome, err error) {
 				if p.account != nil {
 					p.account.Leave()
 				}
-				p.account = &account{Guest: ledger.Join(p.name, p.name, "", quota.Budget{Period: quota.Day, Hard: p.budget}, 0), p: p}
+				p.account = &account{Guest: ledger.Join(p.name, p.name, "", quota.Budget{Period: quota.Day, Hard: p.budget}, quota.Measured{}), p: p}
 				return p.account
 			}
 		}
@@ -115,8 +115,8 @@ type account struct {
 }
 
 // Charge implements [scheduler.Budget].
-func (a *account) Charge(total time.Duration) quota.Sanction {
-	s := a.Guest.Charge(total)
+func (a *account) Charge(total quota.Measured, coming time.Duration) quota.Sanction {
+	s := a.Guest.Charge(total, coming)
 	if p := a.p; s == quota.Held && p.spent == (spent{}) && p.guest != nil {
 		own, _ := a.Status()
 		p.spent = spent{own.Used, p.guest.used}

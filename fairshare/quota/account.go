@@ -17,30 +17,32 @@ type Account struct {
 
 // Spent is GPU time that was used in the period that began at From.
 type Spent struct {
-	Period Period        `json:"period"`
-	From   time.Time     `json:"from"`
-	Used   time.Duration `json:"used"`
-	// Told is the level that was last told of: see [Account.Tell].
+	Period Period    `json:"period"`
+	From   time.Time `json:"from"`
+	Measured
+	// Reached is the highest hard limit that the use has reached.
+	Reached time.Duration `json:"reached,omitempty"`
+	// Told is the level that was last told of: see [Account.Judge].
 	Told Level `json:"told,omitempty"`
 }
 
 // Charge adds GPU time that was used in the periods that began at s. Periods of all lengths are
 // charged, so that a budget's period can change without forgetting.
-func (a *Account) Charge(s Starts, d time.Duration) {
-	if d <= 0 {
+func (a *Account) Charge(s Starts, m Measured) {
+	if m.Charged <= 0 && m.Executed <= 0 {
 		return
 	}
 	for p, from := range s {
-		a.charge(Spent{Period: Period(p), From: from}, d)
+		a.charge(Spent{Period: Period(p), From: from}, m)
 	}
 }
 
-func (a *Account) charge(in Spent, d time.Duration) {
+func (a *Account) charge(in Spent, m Measured) {
 	if i := a.find(in.Period, in.From); i >= 0 {
 		in = a.Spent[i]
 		a.Spent = slices.Delete(a.Spent, i, i+1)
 	}
-	in.Used += min(d, maxUsed-in.Used)
+	in.Measured = in.Add(m)
 	a.Spent = append(a.Spent, in)
 	// With one more than are kept, the one that was charged longest ago goes.
 	n, oldest := 0, 0
@@ -54,27 +56,43 @@ func (a *Account) charge(in Spent, d time.Duration) {
 	}
 }
 
-// maxUsed bounds sums, so that they don't overflow.
-const maxUsed = 1 << 62
-
-// Used returns what was used in the period of some length that began at s.
+// Used returns what may have been used in the period of some length that began at s.
 func (a *Account) Used(p Period, s Starts) time.Duration {
 	if i := a.find(p, s[p]); i >= 0 {
-		return a.Spent[i].Used
+		return a.Spent[i].Most()
 	}
 	return 0
 }
 
-// Tell notes the level of what was used in the period of some length that began at s. It reports
-// whether that is news: higher than what it was told last in that period.
-func (a *Account) Tell(p Period, s Starts, l Level) (news bool) {
-	i := a.find(p, s[p])
-	if i < 0 {
-		return false
+// Level returns how much of a budget is used in the period of those that began at s. A hard limit
+// that was reached in the period stays reached.
+func (a *Account) Level(b Budget, s Starts) Level {
+	i := a.find(b.Period, s[b.Period])
+	switch {
+	case i < 0:
+		return b.Level(0)
+	case b.Hard > 0 && a.Spent[i].Reached >= b.Hard:
+		return OverHard
 	}
-	news = l > a.Spent[i].Told
-	a.Spent[i].Told = l
-	return news
+	return b.Level(a.Spent[i].Most())
+}
+
+// Judge returns the level of a budget. coming is GPU time that the guest will use whatever is
+// decided: a hard limit is reached when that uses up what is left. Judge reports whether the level
+// is news: higher than the last one in the period.
+func (a *Account) Judge(b Budget, s Starts, coming time.Duration) (l Level, news bool) {
+	i := a.find(b.Period, s[b.Period])
+	if i < 0 {
+		return a.Level(b, s), false
+	}
+	in := &a.Spent[i]
+	if b.Hard > 0 && in.Most() >= b.Hard-max(coming, 0) {
+		in.Reached = max(in.Reached, b.Hard)
+	}
+	l = a.Level(b, s)
+	news = l > in.Told
+	in.Told = l
+	return l, news
 }
 
 func (a *Account) find(p Period, from time.Time) int {

@@ -87,10 +87,10 @@ func (s *Sanction) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// Sanction returns what some use of the budget means.
-func (b Budget) Sanction(used time.Duration) Sanction {
+// Sanction returns what a level of the budget means.
+func (b Budget) Sanction(l Level) Sanction {
 	switch {
-	case b.Level(used) < OverHard:
+	case l < OverHard:
 		return None
 	case b.AtHard == Throttle:
 		return Throttled

@@ -2,6 +2,7 @@ package quota
 
 import (
 	"encoding/json"
+	"math"
 	"testing"
 	"time"
 	_ "time/tzdata" // the host may have none
@@ -122,13 +123,13 @@ func TestBudgetSurvives(t *testing.T) {
 			"restart": func(t *rapid.T) { a, c = saved(t, a), Calendar{} },
 			"round": func(t *rapid.T) {
 				starts := c.Starts(now)
-				if b.Level(a.Used(b.Period, starts)) == OverHard {
+				if a.Level(b, starts) == OverHard {
 					return // held
 				}
 				d := time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, "used"))
-				a.Charge(starts, d)
+				a.Charge(starts, Measured{Charged: d})
 				truth[starts[b.Period]] += d
-				if a.Tell(b.Period, starts, b.Level(a.Used(b.Period, starts))) {
+				if _, news := a.Judge(b, starts, 0); news {
 					told[starts[b.Period]]++
 				}
 			},
@@ -160,14 +161,17 @@ func TestAccountIsBounded(t *testing.T) {
 	var c Calendar
 	at := instant(t, "2026-11-24T12:00:00Z")
 	for range 100 {
-		a.Charge(c.Starts(at), maxUsed)
-		a.Charge(c.Starts(at), maxUsed)
+		a.Charge(c.Starts(at), Measured{Charged: maxUsed, Executed: maxUsed})
+		a.Charge(c.Starts(at), Measured{Charged: maxUsed, Executed: maxUsed, Variance: math.Inf(1)})
 		at = at.AddDate(0, 1, 0)
 	}
 	if n := len(a.Spent); n != 3*historyPeriods {
 		t.Errorf("%d periods are remembered, want %d", n, 3*historyPeriods)
 	}
 	last := c.Starts(at.AddDate(0, -1, 0))
+	if _, err := json.Marshal(a); err != nil {
+		t.Error(err)
+	}
 	if d := a.Used(Month, last); d != maxUsed {
 		t.Errorf("used %d, want %d", d, int64(maxUsed))
 	}

@@ -18,10 +18,10 @@
 // lasts at least [halfDuty]: shorter duty cycles cost more in context switches than they gain.
 // Capped comes first: a guest can be owed nothing that its cap forbids.
 //
-// The bucket holds the time of two rounds, and of a quarter of a second while the guest has work
-// that others keep from the GPU. Hence no guest exceeds its cap over a long time, and a short
-// excess is at most what the guest uses between two decisions: a round, and what runs on when it
-// is suspended.
+// The bucket holds the time of two rounds, and of a quarter of a second if others kept the GPU from
+// the guest's work for that long. That lapses while the guest has no work. Hence no guest exceeds
+// its cap over a long time, and a short excess is at most what the guest uses between two decisions:
+// a round, and what runs on when it is suspended.
 //
 // A guest that leaves and comes back begins with what it had overdrawn, less what its cap would have
 // given it meanwhile: see [Meter.Inherit].
@@ -34,6 +34,11 @@
 // A budget is judged at every charge. Its period is a day, a week from Monday on, or a month, by
 // the wall clock in a given time zone. An [Account] keeps what was used in the latest periods by
 // their beginnings. So a clock that jumps and comes back finds its period as it was, and no jump
-// grants one period's budget twice. An account is charged by a guest's running total, so that a
+// grants one period's budget twice. An account is charged by a guest's running totals, so that a
 // total that is told again after a restart is charged once.
+//
+// What a guest was charged is an estimate where the GPU is not watched all the time, and its error
+// grows with what is charged. What its kernels took has no such error, but includes others' turns on
+// the GPU. A budget counts the larger of the two, as far as the error can explain the difference: see
+// [Measured.Most]. It is spent when what kernels on the GPU will use is the rest of it.
 package quota

@@ -64,8 +64,9 @@ type state struct {
 // account is a guest's or an owner's account.
 type account struct {
 	quota.Account
-	// Total is the guest's running total when it was last charged.
-	Total time.Duration `json:"total,omitempty"`
+	// Total and Executed are the guest's running totals when it was last charged.
+	Total    time.Duration `json:"total,omitempty"`
+	Executed time.Duration `json:"total_executed,omitempty"`
 	// Charged orders accounts by their last charge.
 	Charged uint64 `json:"charged,omitempty"`
 
@@ -123,24 +124,24 @@ type Guest struct {
 	l                *Ledger
 	key, name, owner string
 	budget           quota.Budget
-	total            time.Duration // when it was last charged
+	total            quota.Measured // when it was last charged
 }
 
 // Join adds a guest with a running total of GPU time. If the file knows the guest with less, it is
 // charged the difference; if with more, that was an earlier life, and it is charged all of total.
 // name is the guest's in events.
-func (l *Ledger) Join(key, name, owner string, b quota.Budget, total time.Duration) *Guest {
+func (l *Ledger) Join(key, name, owner string, b quota.Budget, total quota.Measured) *Guest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := &Guest{l: l, key: key, name: name, owner: owner, budget: b}
-	if a := l.state.Guests[key]; a != nil && a.Total <= total {
-		g.total = a.Total
+	if a := l.state.Guests[key]; a != nil && a.Total <= total.Charged {
+		g.total = quota.Measured{Charged: a.Total, Executed: a.Executed}
 	}
 	if !l.tracked(g) {
 		g.total = total // what was used before there was a budget does not count
 	}
 	l.guests[key] = g
-	l.charge(g, total)
+	l.charge(g, total, 0)
 	return g
 }
 
@@ -153,7 +154,7 @@ func (g *Guest) Leave() {
 	}
 	delete(g.l.guests, g.key)
 	if a := g.l.state.Guests[g.key]; a != nil {
-		a.Total = 0
+		a.Total, a.Executed = 0, 0
 		g.l.changes++
 	}
 }
@@ -174,11 +175,11 @@ func (g *Guest) SetOwner(owner string) {
 }
 
 // Charge charges the guest, and its owner, up to a running total, and returns what their budgets
-// mean for the guest.
-func (g *Guest) Charge(total time.Duration) quota.Sanction {
+// mean for the guest. coming is GPU time that the guest will use whatever is decided.
+func (g *Guest) Charge(total quota.Measured, coming time.Duration) quota.Sanction {
 	g.l.mu.Lock()
 	defer g.l.mu.Unlock()
-	return g.l.charge(g, total)
+	return g.l.charge(g, total, coming)
 }
 
 // tracked reports whether anything is to be kept for a guest.
@@ -190,45 +191,46 @@ func (l *Ledger) ownerOf(g *Guest) bool {
 }
 
 // charge is Charge. Preconditions: l.mu is held.
-func (l *Ledger) charge(g *Guest, total time.Duration) (s quota.Sanction) {
-	d := total - g.total
-	g.total = max(total, g.total)
+func (l *Ledger) charge(g *Guest, total quota.Measured, coming time.Duration) (s quota.Sanction) {
+	d := total.Since(g.total)
+	g.total = g.total.Max(total)
 	if !l.tracked(g) {
 		return quota.None
 	}
 	starts := l.calendar.Starts(l.o.Now())
 	a := open(l.state.Guests, g.key)
-	if d > 0 {
+	used := d.Charged > 0 || d.Executed > 0
+	if used {
 		l.changes++
 		a.Charge(starts, d)
 		a.Charged = l.changes
 	}
-	a.Total = g.total
-	s = l.judge("guest", g.name, a, g.budget, starts)
+	a.Total, a.Executed = g.total.Charged, g.total.Executed
+	s = l.judge("guest", g.name, a, g.budget, starts, coming)
 	if l.ownerOf(g) {
 		o := open(l.state.Owners, g.owner)
-		if d > 0 {
+		if used {
 			o.Charge(starts, d)
 			o.Charged = l.changes
 		}
-		s = max(s, l.judge("owner", g.owner, o, l.owners[g.owner], starts))
+		s = max(s, l.judge("owner", g.owner, o, l.owners[g.owner], starts, coming))
 	}
 	return s
 }
 
 // judge returns what an account means. The first time in a period that a limit is reached is an
 // event, also over restarts.
-func (l *Ledger) judge(of, name string, a *account, b quota.Budget, starts quota.Starts) quota.Sanction {
+func (l *Ledger) judge(of, name string, a *account, b quota.Budget, starts quota.Starts, coming time.Duration) quota.Sanction {
+	level, news := a.Judge(b, starts, coming)
 	used := a.Used(b.Period, starts)
-	level := b.Level(used)
-	if a.Tell(b.Period, starts, level) {
+	if news {
 		l.changes++
 		l.o.Log.Warn(of+"'s budget has reached a limit", events.Kind(events.BudgetLimit), of, name, "level", level.String(), "used", used, "budget", b.String())
 	} else if level < a.level {
 		l.o.Log.Info("budget is within its limits again", of, name, "level", level.String(), "used", used, "budget", b.String())
 	}
 	a.level = level
-	return b.Sanction(used)
+	return b.Sanction(level)
 }
 
 // open returns the account with a name, which it opens if there is none.
@@ -278,8 +280,8 @@ func (l *Ledger) Owners() map[string]Status {
 // status returns what there is to report of an account.
 func (l *Ledger) status(a *account, b quota.Budget) *Status {
 	now := l.o.Now()
-	used := a.Used(b.Period, l.calendar.Starts(now))
-	return &Status{Budget: b, Used: used, Level: b.Level(used), Ends: l.calendar.End(b.Period, now)}
+	starts := l.calendar.Starts(now)
+	return &Status{Budget: b, Used: a.Used(b.Period, starts), Level: a.Level(b, starts), Ends: l.calendar.End(b.Period, now)}
 }
 
 // Save saves what was used since the last time. After an error the next call tries again.

@@ -16,6 +16,9 @@ import (
 	"vgpud/mediator/statefile"
 )
 
+// charged is GPU time that was charged, and that no executor has counted.
+func charged(d time.Duration) quota.Measured { return quota.Measured{Charged: d} }
+
 // host is a host whose daemons open one ledger after another.
 type host struct {
 	path string
@@ -49,7 +52,7 @@ func TestBudgetsAddUp(t *testing.T) {
 		clocks := []time.Time{h.now, h.now.AddDate(0, 0, 1), h.now.AddDate(0, 1, 0), h.now.AddDate(-3, 0, 0)}
 
 		l := h.open(owners)
-		joined, totals := map[string]*Guest{}, map[string]time.Duration{}
+		joined, totals := map[string]*Guest{}, map[string]quota.Measured{}
 		type when struct {
 			name   string
 			period quota.Period
@@ -70,8 +73,8 @@ func TestBudgetsAddUp(t *testing.T) {
 			"come": func(r *rapid.T) {
 				name := rapid.SampledFrom(names).Draw(r, "who")
 				if joined[name] == nil {
-					totals[name] = 0
-					joined[name] = l.Join(name, name, ownerOf[name], budgets[name], 0)
+					totals[name] = quota.Measured{}
+					joined[name] = l.Join(name, name, ownerOf[name], budgets[name], quota.Measured{})
 				}
 			},
 			"go": func(r *rapid.T) {
@@ -87,15 +90,16 @@ func TestBudgetsAddUp(t *testing.T) {
 					return
 				}
 				d := time.Duration(rapid.IntRange(0, 500).Draw(r, "ms")) * time.Millisecond
-				totals[name] += d
+				totals[name] = totals[name].Add(quota.Measured{Charged: d})
 				for p := range quota.Month + 1 {
 					from, _ := p.Bounds(h.now)
 					for _, of := range []string{name, ownerOf[name]} {
 						truth[when{of, p, from}] += d
 					}
 				}
-				want := max(budgets[name].Sanction(used(name, budgets[name].Period)), owners[ownerOf[name]].Sanction(used(ownerOf[name], owners[ownerOf[name]].Period)))
-				if got := g.Charge(totals[name]); got != want {
+				sanction := func(of string, b quota.Budget) quota.Sanction { return b.Sanction(b.Level(used(of, b.Period))) }
+				want := max(sanction(name, budgets[name]), sanction(ownerOf[name], owners[ownerOf[name]]))
+				if got := g.Charge(totals[name], 0); got != want {
 					r.Fatalf("%s: sanction %d, want %d", name, got, want)
 				}
 			},
@@ -139,21 +143,59 @@ func TestKilled(t *testing.T) {
 	h := newHost(t)
 	b := quota.Budget{Hard: time.Minute}
 	l := h.open(nil)
-	g := l.Join("a", "a", "", b, 0)
-	g.Charge(10 * time.Second)
+	g := l.Join("a", "a", "", b, quota.Measured{})
+	g.Charge(charged(10*time.Second), 0)
 	if err := l.Save(); err != nil {
 		t.Fatal(err)
 	}
-	g.Charge(25 * time.Second) // not saved
+	g.Charge(charged(25*time.Second), 0) // not saved
 	for range 3 {
 		l = h.open(nil)
-		own, _ := l.Join("a", "a", "", b, 25*time.Second).Status()
+		own, _ := l.Join("a", "a", "", b, charged(25*time.Second)).Status()
 		if own.Used != 25*time.Second {
 			t.Errorf("the next daemon knows of %v, want 25s", own.Used)
 		}
 		if err := l.Save(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestExecuted tests that what executors counted beyond what was charged is known of the guest and of
+// its owner, over restarts of the daemon and in the guest's next life, once.
+func TestExecuted(t *testing.T) {
+	h := newHost(t)
+	b := quota.Budget{Hard: time.Minute}
+	owners := map[string]quota.Budget{"x": {Hard: time.Hour}}
+	l := h.open(owners)
+	used := func(g *Guest, want time.Duration) {
+		t.Helper()
+		if own, owner := g.Status(); own.Used != want || owner.Used != want {
+			t.Errorf("the guest has used %v and its owner %v, want %v", own.Used, owner.Used, want)
+		}
+	}
+	at := func(charged, executed time.Duration) quota.Measured {
+		return quota.Measured{Charged: charged, Executed: executed, Variance: 1e20}
+	}
+	g := l.Join("a", "a", "x", b, quota.Measured{})
+	g.Charge(at(10*time.Second, 12*time.Second), 0)
+	used(g, 12*time.Second)
+	for range 2 { // the next daemon knows no variance of what the last one charged
+		if err := l.Save(); err != nil {
+			t.Fatal(err)
+		}
+		l = h.open(owners)
+		g = l.Join("a", "a", "x", b, quota.Measured{Charged: 10 * time.Second, Executed: 12 * time.Second})
+		used(g, 12*time.Second)
+	}
+	g.Charge(quota.Measured{Charged: 10 * time.Second, Executed: 13 * time.Second}, 0)
+	used(g, 13*time.Second)
+	g.Leave()
+	g = l.Join("a", "a", "x", b, quota.Measured{})
+	g.Charge(at(5*time.Second, 4*time.Second), 0)
+	used(g, 17*time.Second)
+	if s := g.Charge(at(5*time.Second, 4*time.Second), 43*time.Second); s != quota.Held {
+		t.Errorf("with the rest of the budget on the GPU, the sanction is %v", s)
 	}
 }
 
@@ -169,11 +211,11 @@ func TestBadFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := h.open(nil)
-		g := l.Join("a", "a", "", quota.Budget{Hard: time.Second}, 0)
+		g := l.Join("a", "a", "", quota.Budget{Hard: time.Second}, quota.Measured{})
 		if own, _ := g.Status(); own.Used != 0 {
 			t.Errorf("%q: %v used at first", content, own.Used)
 		}
-		if s := g.Charge(2 * time.Second); s != quota.Held {
+		if s := g.Charge(charged(2*time.Second), 0); s != quota.Held {
 			t.Errorf("%q: sanction %d, want %d", content, s, quota.Held)
 		}
 		if b, err := os.ReadFile(h.path + ".bad"); err != nil || string(b) != content {
@@ -187,7 +229,7 @@ func TestBadFile(t *testing.T) {
 		if err := l.Save(); err != nil {
 			t.Fatal(err)
 		}
-		if own, _ := h.open(nil).Join("a", "a", "", quota.Budget{Hard: time.Second}, 0).Status(); own.Level != quota.OverHard || own.Used != 2*time.Second {
+		if own, _ := h.open(nil).Join("a", "a", "", quota.Budget{Hard: time.Second}, quota.Measured{}).Status(); own.Level != quota.OverHard || own.Used != 2*time.Second {
 			t.Errorf("the next daemon has %+v", own)
 		}
 	}
@@ -207,10 +249,10 @@ func TestLimitsAreEvents(t *testing.T) {
 		for range 8 {
 			l := open()
 			l.SetOwners(map[string]quota.Budget{"x": {Soft: 2 * time.Second, Period: quota.Month}})
-			g := l.Join("uuid/0", "a", "x", b, total)
+			g := l.Join("uuid/0", "a", "x", b, charged(total))
 			for range 2 {
 				total += 250 * time.Millisecond
-				g.Charge(total)
+				g.Charge(charged(total), 0)
 			}
 			if err := l.Save(); err != nil {
 				t.Fatal(err)

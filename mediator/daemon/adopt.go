@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"vgpud/fairshare/quota"
 	"vgpud/internal/nearest"
 	"vgpud/mediator/access"
 	"vgpud/mediator/api"
@@ -194,20 +195,20 @@ func (s *Service) schedule(g *guest, saved *savedState) {
 	terms := ipc.Terms(saved.Terms)
 	terms.MemoryLimitBytes = g.spec.MemoryLimit // an older daemon has it there alone
 	all := g.all()
-	bills, sum := make([]ipc.Bill, len(all)), time.Duration(0)
+	bills, totals, sum := make([]ipc.Bill, len(all)), make([]quota.Measured, len(all)), quota.Measured{}
 	for i, p := range all {
 		own := saved.on(g.nameOf(p))
 		bills[i] = limitBill(own.Bill, p.page.Bill(), now-saved.At)
 		p.unaccounted, p.ownBefore = own.Unaccounted, own.OwnBefore
-		sum += bills[i].Used
+		totals[i] = quota.Measured{Charged: bills[i].Used, Executed: max(bills[i].Executed, 0)}
+		sum = sum.Add(totals[i])
 	}
 	g.budget = s.ledger.Join(budgetKey(&g.spec), g.spec.Name, g.domain.Owner, saved.Terms.Budget, sum)
-	charged := &charges{budget: g.budget, totals: make([]time.Duration, len(all))}
+	charged := &charges{budget: g.budget, totals: totals}
 	for i, p := range all {
 		if s.pinned {
 			p.page.SetPollingCPU(s.cpu)
 		}
-		charged.totals[i] = bills[i].Used
 		p.controller = s.startController(g, p)
 		p.sched = scheduler.NewGuest(s.recorded(g.lifeOn(p), scheduler.GuestOptions{
 			Name: g.spec.Name, Key: budgetKey(&g.spec), PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: p.page, Controller: p.controller,

@@ -27,7 +27,7 @@ func TestBudgetOutlivesTheGuest(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.budget.Charge(total)
+		g.budget.Charge(quota.Measured{Charged: total}, 0)
 	}
 	want := func(used time.Duration, level quota.Level) {
 		d.t.Helper()

@@ -132,7 +132,7 @@ func (s *Service) findDevices(g *guest) error {
 type charges struct {
 	budget *budget.Guest
 	mu     sync.Mutex
-	totals []time.Duration // by presence
+	totals []quota.Measured // by presence
 }
 
 // presenceBudget is a guest's budget as the scheduler of one of its GPUs sees it.
@@ -142,15 +142,15 @@ type presenceBudget struct {
 }
 
 // Charge implements [scheduler.Budget].
-func (b presenceBudget) Charge(total time.Duration) quota.Sanction {
+func (b presenceBudget) Charge(total quota.Measured, coming time.Duration) quota.Sanction {
 	b.mu.Lock()
 	b.totals[b.i] = total
-	sum := time.Duration(0)
+	var sum quota.Measured
 	for _, t := range b.totals {
-		sum += t
+		sum = sum.Add(t)
 	}
 	b.mu.Unlock()
-	return b.budget.Charge(sum)
+	return b.budget.Charge(sum, coming)
 }
 
 // launchesOf sums up a guest's launches.

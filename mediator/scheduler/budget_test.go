@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"vgpud/accounting"
 	"vgpud/fairshare/quota"
 	"vgpud/mediator/ipc"
 )
@@ -14,8 +15,8 @@ type spentAfter struct {
 	then  quota.Sanction
 }
 
-func (b *spentAfter) Charge(total time.Duration) quota.Sanction {
-	if total < b.limit {
+func (b *spentAfter) Charge(total quota.Measured, _ time.Duration) quota.Sanction {
+	if total.Charged < b.limit {
 		return quota.None
 	}
 	return b.then
@@ -88,5 +89,62 @@ func TestSpentBudgetStarts(t *testing.T) {
 		}
 		s.leave(1)
 		s.leave(0)
+	}
+}
+
+// told is a budget that remembers what it was told, and is never spent.
+type told struct {
+	total  quota.Measured
+	coming time.Duration
+	times  int
+}
+
+func (b *told) Charge(total quota.Measured, coming time.Duration) quota.Sanction {
+	b.total, b.coming = total, coming
+	b.times++
+	return quota.None
+}
+
+// TestBudgetIsTold tests what a budget is told each round, beside what the guest was charged: what its
+// executors counted, how far the charge may be off, and what the kernels on the GPU will use.
+func TestBudgetIsTold(t *testing.T) {
+	s := newScene(t)
+	poll, quiet := s.sched.planner.Mean(accounting.Load{Active: 1})
+	b := new(told)
+	g := s.joinWith(1, GuestOptions{Terms: ipc.Terms{Weight: 1}, Bill: ipc.Bill{Used: time.Second, Executed: 900 * ms}, Budget: b}, 1)
+	if want := (quota.Measured{Charged: time.Second, Executed: 900 * ms}); b.total != want {
+		t.Errorf("at first %+v, want %+v", b.total, want)
+	}
+	kernel := func(n int, took time.Duration) {
+		for range n {
+			g.o.Page.Context(0).AddFetched()
+			g.o.Page.Context(0).AddFinished(took, 0, false)
+		}
+	}
+	kernel(4, 250*ms)
+	g.o.Page.Context(0).AddFetched()
+	g.o.Page.Context(0).AddFetched()
+	s.poll(10*ms, busy(1, 4*ms))
+	want := quota.Measured{Charged: time.Second + 4*ms, Executed: time.Second, Variance: float64(4*ms) * float64(poll+quiet) * 0.6}
+	if b.total != want || b.coming != 500*ms {
+		t.Errorf("told of %+v and %v, want %+v and two kernels", b.total, b.coming, want)
+	}
+	before := b.total.Variance
+	if s.poll(10*ms, busy(1, 10*ms)); b.total.Variance != before {
+		t.Errorf("alone on the GPU, its charge is off by %v more", b.total.Variance-before)
+	}
+	s.script("", true) // kernels leave
+	if s.poll(10*ms, busy(1, 4*ms)); b.coming != poll+quiet {
+		t.Errorf("of kernels that leave %v are coming, want %v", b.coming, poll+quiet)
+	}
+	s.sched.SetGPU(GPU{Watch: s.sched.gpu.Watch, ByExecutors: true})
+	before = b.total.Variance
+	if s.poll(10*ms, busy(g.contextGroup(0), 4*ms)); b.total.Variance != before || b.total.Charged != time.Second+22*ms {
+		t.Errorf("executors told of all, and the budget of %+v", b.total)
+	}
+	kernel(1, 3*ms)
+	times := b.times
+	if s.leave(0); b.total.Executed != time.Second+3*ms || b.times != times+1 || b.coming != 0 {
+		t.Errorf("when it left, told of %+v and %v", b.total, b.coming)
 	}
 }

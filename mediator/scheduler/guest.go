@@ -80,9 +80,9 @@ type Controller interface {
 
 // Budget is what is left to a guest of its budgets. Package budget has the implementation.
 type Budget interface {
-	// Charge is told all GPU time that the guest was ever charged, and returns what its budgets
-	// mean for it from now on.
-	Charge(total time.Duration) quota.Sanction
+	// Charge is told all GPU time that the guest ever used, and how much it will use whatever is
+	// decided. It returns what its budgets mean for it from now on.
+	Charge(total quota.Measured, coming time.Duration) quota.Sanction
 }
 
 // GuestOptions describe a guest. Page or Executors must be set.
@@ -134,6 +134,8 @@ type Guest struct {
 	owned     []accounting.GroupID
 	contested bool
 	recent    recent
+	// variance bounds the variance of what it was charged since it was added: see [quota.Measured].
+	variance float64
 	// evictions are those of the guest's launches.
 	evictions launchqueue.Histogram
 	// bell is the page's count of changed launches when its slots were last read.

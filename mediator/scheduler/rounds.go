@@ -76,7 +76,7 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 	for _, g := range guests {
 		a, r, orders := g.o.Executors.Activity(now), &g.recent, g.current()
 		terms := g.limit(orders.Terms)
-		r.late, r.executed = a.Counters.LateTime, a.Counters.GPUTime
+		r.late, r.executed, r.outstanding = a.Counters.LateTime, a.Counters.GPUTime, a.Outstanding
 		st := fairshare.Guest{
 			ID: g.id, Key: g.o.Key, Suspended: orders.Suspend, Held: g.sanction == quota.Held, Weight: terms.Weight, Idle: p.Idle,
 			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: a.Working, Urgency: terms.PriorityCeiling,
@@ -150,14 +150,20 @@ func (s *Scheduler) suspendedUse() (sum time.Duration) {
 // Preconditions: s.roster and s.mu are held.
 func (s *Scheduler) charge(guests []*Guest, scale float64, elapsed time.Duration) {
 	keep := decay(elapsed)
+	interval := time.Duration(0)
+	if !s.gpu.ByExecutors {
+		interval = s.planner.Interval(s.load)
+	}
 	for i, g := range guests {
 		st := &s.state[i]
 		bill := float64(st.Used)
 		if !st.Suspended || s.spread {
 			bill *= scale
 		}
+		part := bill / float64(max(elapsed, 1))
 		bill += float64(st.Late)
 		used := g.charge(time.Duration(bill), g.recent.executed)
+		g.variance += quota.Sampled(time.Duration(bill), interval, part).Variance
 		s.chargeBudget(g, st, used)
 		g.recent.used = keep*g.recent.used + bill
 		g.recent.elapsed = keep*g.recent.elapsed + float64(elapsed)
@@ -174,12 +180,41 @@ func (s *Scheduler) chargeBudget(g *Guest, st *fairshare.Guest, used time.Durati
 		return
 	}
 	was := g.sanction
-	if g.setSanction(g.o.Budget.Charge(used)); g.sanction == was {
+	if g.setSanction(g.o.Budget.Charge(g.measured(used), s.coming(g))); g.sanction == was {
 		return
 	}
 	t := g.bounded()
 	st.Held, st.Weight, st.Urgency, st.Quota.Guarantee = g.sanction == quota.Held, t.Weight, t.PriorityCeiling, t.Guarantee
 }
+
+// measured returns all GPU time that a guest ever used, of which it was charged used.
+//
+// Preconditions: the scheduler's mu is held.
+func (g *Guest) measured(used time.Duration) quota.Measured {
+	return quota.Measured{Charged: used, Executed: g.recent.executed, Variance: g.variance}
+}
+
+// coming returns how much GPU time a guest will use if it is suspended now: that of the commands
+// that it has on the GPU, if they are like its earlier ones. Where commands can leave the GPU, or
+// contexts be taken off it, they use no more than a round of it.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) coming(g *Guest) time.Duration {
+	r := &g.recent
+	if r.kernels == 0 {
+		return 0
+	}
+	mean := r.executed / time.Duration(r.kernels)
+	d := time.Duration(min(float64(mean)*float64(r.outstanding), float64(maxComing)))
+	if s.launches.byKernel || s.gpu.Controllable {
+		poll, quiet := s.planner.Mean(s.load)
+		d = min(d, poll+quiet)
+	}
+	return d
+}
+
+// maxComing bounds what commands on the GPU are taken to use yet.
+const maxComing = time.Hour
 
 // shares are what updateShares divides by. They are reused.
 type shares struct {

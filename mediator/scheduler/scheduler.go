@@ -9,6 +9,7 @@ import (
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/fairshare"
+	"vgpud/fairshare/quota"
 	"vgpud/gpu"
 	"vgpud/mediator/events"
 	"vgpud/mediator/ipc"
@@ -129,7 +130,8 @@ func (s *Scheduler) Add(g *Guest) {
 	g.recent = newRecent(s.o.Clock.Now(), g.o.Executors.Activity(s.o.Clock.Now()))
 	if g.o.Budget != nil {
 		// Else a guest whose budget is spent would get a round at each start.
-		g.setSanction(g.o.Budget.Charge(g.Bill().Used))
+		bill := g.Bill()
+		g.setSanction(g.o.Budget.Charge(quota.Measured{Charged: bill.Used, Executed: max(bill.Executed, 0)}, 0))
 	}
 	mode := ipc.ModeFree
 	if s.launches.byKernel && !s.over() {
@@ -154,6 +156,11 @@ func (s *Scheduler) Remove(g *Guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removed = append(s.removed, g)
+	if g.o.Budget != nil {
+		// No round will charge it what it used in this one.
+		g.recent.executed = max(g.recent.executed, g.o.Executors.Activity(s.o.Clock.Now()).Counters.GPUTime)
+		g.o.Budget.Charge(g.measured(g.Bill().Used), 0)
+	}
 	if g.o.Key != "" && g.Terms().Cap > 0 && !s.gpu.ByExecutors {
 		s.left = append(s.left, g)
 	}
