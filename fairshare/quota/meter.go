@@ -39,7 +39,7 @@ type Meter struct {
 	// credit is GPU time in nanoseconds that the cap leaves; below 0 it was overdrawn. owed is what
 	// the guest lacks of its guarantee.
 	credit, owed float64
-	// kept is for how long others have kept the GPU from the guest's work lately, in nanoseconds.
+	// kept is time lately in which others kept the GPU from the guest's work, in nanoseconds.
 	kept     float64
 	standing Standing
 	changed  time.Duration // when the standing last changed
