@@ -133,18 +133,23 @@ func TestBudgetIsTold(t *testing.T) {
 	if s.poll(10*ms, busy(1, 10*ms)); b.total.Variance != before {
 		t.Errorf("alone on the GPU, its charge is off by %v more", b.total.Variance-before)
 	}
+	g.o.Page.Context(0).AddFinished(250*ms, 0, false)
+	g.o.Page.Context(0).AddFinished(250*ms, 0, false)
+	if s.poll(10*ms, busy(1, 4*ms)); b.coming < 480*ms || b.coming >= 500*ms {
+		t.Errorf("with nothing on the GPU just now, told of %v, want nearly what there was", b.coming)
+	}
 	s.script("", true) // kernels leave
 	if s.poll(10*ms, busy(1, 4*ms)); b.coming != poll+quiet {
 		t.Errorf("of kernels that leave %v are coming, want %v", b.coming, poll+quiet)
 	}
 	s.sched.SetGPU(GPU{Watch: s.sched.gpu.Watch, ByExecutors: true})
 	before = b.total.Variance
-	if s.poll(10*ms, busy(g.contextGroup(0), 4*ms)); b.total.Variance != before || b.total.Charged != time.Second+22*ms {
+	if s.poll(10*ms, busy(g.contextGroup(0), 4*ms)); b.total.Variance != before || b.total.Charged != time.Second+26*ms {
 		t.Errorf("executors told of all, and the budget of %+v", b.total)
 	}
 	kernel(1, 3*ms)
 	times := b.times
-	if s.leave(0); b.total.Executed != time.Second+3*ms || b.times != times+1 || b.coming != 0 {
+	if s.leave(0); b.total.Executed != 1503*ms || b.times != times+1 || b.coming != 0 {
 		t.Errorf("when it left, told of %+v and %v", b.total, b.coming)
 	}
 }

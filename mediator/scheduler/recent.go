@@ -14,11 +14,13 @@ type recent struct {
 	executed time.Duration
 	// outstanding is how many commands were on the GPU when last observed.
 	outstanding uint64
-	active      time.Duration // when last seen to have work
-	used        float64       // GPU nanoseconds, fading
-	elapsed     float64       // nanoseconds in which that was used, fading
-	tail        tail
-	slice       time.Duration // of its contexts, as decided; 0 is the driver's own
+	// coming is how much commands on the GPU were to use yet, the most lately, in nanoseconds, fading.
+	coming  float64
+	active  time.Duration // when last seen to have work
+	used    float64       // GPU nanoseconds, fading
+	elapsed float64       // nanoseconds in which that was used, fading
+	tail    tail
+	slice   time.Duration // of its contexts, as decided; 0 is the driver's own
 	// worked is how long its context had commands on the GPU up to observedAt, and idle the part of
 	// the time before that in which it had none.
 	worked, observedAt time.Duration

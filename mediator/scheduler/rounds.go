@@ -164,7 +164,7 @@ func (s *Scheduler) charge(guests []*Guest, scale float64, elapsed time.Duration
 		bill += float64(st.Late)
 		used := g.charge(time.Duration(bill), g.recent.executed)
 		g.variance += quota.Sampled(time.Duration(bill), interval, part).Variance
-		s.chargeBudget(g, st, used)
+		s.chargeBudget(g, st, used, keep)
 		g.recent.used = keep*g.recent.used + bill
 		g.recent.elapsed = keep*g.recent.elapsed + float64(elapsed)
 	}
@@ -172,15 +172,15 @@ func (s *Scheduler) charge(guests []*Guest, scale float64, elapsed time.Duration
 }
 
 // chargeBudget charges a guest's budgets up to what it was charged in all, and applies what they
-// mean to the decision that follows.
+// mean to the decision that follows. keep is how much of what came before the phase still counts.
 //
 // Preconditions: s.mu is held.
-func (s *Scheduler) chargeBudget(g *Guest, st *fairshare.Guest, used time.Duration) {
+func (s *Scheduler) chargeBudget(g *Guest, st *fairshare.Guest, used time.Duration, keep float64) {
 	if g.o.Budget == nil {
 		return
 	}
 	was := g.sanction
-	if g.setSanction(g.o.Budget.Charge(g.measured(used), s.coming(g))); g.sanction == was {
+	if g.setSanction(g.o.Budget.Charge(g.measured(used), s.coming(g, keep))); g.sanction == was {
 		return
 	}
 	t := g.bounded()
@@ -195,17 +195,19 @@ func (g *Guest) measured(used time.Duration) quota.Measured {
 }
 
 // coming returns how much GPU time a guest will use if it is suspended now: that of the commands
-// that it has on the GPU, if they are like its earlier ones. Where commands can leave the GPU, or
-// contexts be taken off it, they use no more than a round of it.
+// that it has on the GPU, if they are like its earlier ones. By the next decision a guest that has
+// few just now may have as many as lately, of which keep still counts. Where commands can leave the
+// GPU, or contexts be taken off it, they use no more than a round of it.
 //
 // Preconditions: s.mu is held.
-func (s *Scheduler) coming(g *Guest) time.Duration {
+func (s *Scheduler) coming(g *Guest, keep float64) time.Duration {
 	r := &g.recent
 	if r.kernels == 0 {
 		return 0
 	}
-	mean := r.executed / time.Duration(r.kernels)
-	d := time.Duration(min(float64(mean)*float64(r.outstanding), float64(maxComing)))
+	mean := float64(r.executed) / float64(r.kernels)
+	r.coming = max(mean*float64(r.outstanding), keep*r.coming)
+	d := time.Duration(min(r.coming, float64(maxComing)))
 	if s.launches.byKernel || s.gpu.Controllable {
 		poll, quiet := s.planner.Mean(s.load)
 		d = min(d, poll+quiet)
