@@ -64,15 +64,7 @@ func serve(ctx context.Context, c config, client clientset.Interface, d daemon, 
 	var background sync.WaitGroup
 	defer background.Wait()
 	defer cancel()
-	var fed uint64
-	background.Go(func() {
-		systemd.FeedWatchdog(ctx, systemd.Watchdog()/2, log, func() bool {
-			now := rounds.Load()
-			alive := now != fed || now == 0
-			fed = now
-			return alive
-		})
-	})
+	background.Go(func() { systemd.FeedWatchdog(ctx, systemd.Watchdog()/2, log, systemd.Advances(&rounds)) })
 	systemd.TryNotify(log, "READY=1")
 	log.Info("telling Kubernetes of this node's GPUs", "node", c.Node, "daemon", c.Socket)
 	err = p.run(ctx, func() { rounds.Add(1) })

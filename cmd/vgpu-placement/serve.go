@@ -125,15 +125,7 @@ func serve(ctx context.Context, n *connection, log *slog.Logger) (err error) {
 		}
 		defer func() { err = errors.Join(err, stop()) }()
 	}
-	var fed uint64
-	background.Go(func() {
-		systemd.FeedWatchdog(ctx, systemd.Watchdog()/2, log, func() bool {
-			now := rounds.Load()
-			alive := now != fed || now == 0
-			fed = now
-			return alive
-		})
-	})
+	background.Go(func() { systemd.FeedWatchdog(ctx, systemd.Watchdog()/2, log, systemd.Advances(&rounds)) })
 	systemd.TryNotify(log, "READY=1")
 	log.Info("telling Placement of this host's GPUs", "host", n.config.Host, "daemon", n.config.Socket)
 	a.Run(ctx)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -64,6 +65,18 @@ func Watchdog() time.Duration {
 		return 0
 	}
 	return time.Duration(micros) * time.Microsecond
+}
+
+// Advances returns what [FeedWatchdog] asks of a daemon that works in rounds: it reports whether a round
+// has ended since it was last called, or none has ended yet.
+func Advances(rounds *atomic.Uint64) func() bool {
+	var fed uint64
+	return func() bool {
+		now := rounds.Load()
+		alive := now != fed || now == 0
+		fed = now
+		return alive
+	}
 }
 
 // FeedWatchdog sends "WATCHDOG=1" every so often while alive reports true, until ctx ends. It does

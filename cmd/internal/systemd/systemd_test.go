@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -91,6 +92,22 @@ func TestWatchdog(t *testing.T) {
 		t.Setenv("WATCHDOG_USEC", c.usec)
 		if got := Watchdog(); got != c.want {
 			t.Errorf("pid %q, %q µs: %v, want %v", c.pid, c.usec, got, c.want)
+		}
+	}
+}
+
+// TestAdvances tests that a daemon counts as alive until its first round has ended, and then once for
+// each time that rounds have.
+func TestAdvances(t *testing.T) {
+	var rounds atomic.Uint64
+	alive := Advances(&rounds)
+	for i, c := range []struct {
+		ended uint64
+		want  bool
+	}{{0, true}, {0, true}, {1, true}, {0, false}, {2, true}, {0, false}, {0, false}} {
+		rounds.Add(c.ended)
+		if got := alive(); got != c.want {
+			t.Errorf("question %d, after %d rounds: %v, want %v", i, rounds.Load(), got, c.want)
 		}
 	}
 }
