@@ -65,8 +65,8 @@ func TestNoContext(t *testing.T) {
 		if _, err := x.NewContext(t.Context(), gpu.ContextOptions{Budget: b}); !errors.Is(err, gpu.ErrOutOfMemory) {
 			t.Errorf("%s fails: %v", method, err)
 		}
-		if b.taken != 0 {
-			t.Errorf("%s fails: %d bytes are taken", method, b.taken)
+		if b.taken() != 0 {
+			t.Errorf("%s fails: %d bytes are taken", method, b.taken())
 		}
 		x.gpu.Fail(method, 0)
 		x.context(t, gpu.ContextOptions{Budget: b})

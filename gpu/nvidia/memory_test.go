@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"runtime"
+	"sync"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -13,29 +14,47 @@ import (
 )
 
 // budget is an owner's memory.
-type budget struct{ taken, limit uint64 }
+type budget struct {
+	limit uint64
+	mu    sync.Mutex
+	used  uint64
+}
 
 func (b *budget) Take(n uint64) bool {
-	if n > b.limit-b.taken {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n > b.limit-b.used {
 		return false
 	}
-	b.taken += n
+	b.used += n
 	return true
 }
-func (b *budget) Give(n uint64)              { b.taken -= n }
-func (b *budget) Room() (free, total uint64) { return b.limit - b.taken, b.limit }
+
+func (b *budget) Give(n uint64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.used -= n
+}
+
+func (b *budget) Room() (free, total uint64) { return b.limit - b.taken(), b.limit }
+
+func (b *budget) taken() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
 
 func TestMemoryIsCounted(t *testing.T) {
 	x := newFake(t, Options{})
 	b := &budget{limit: 32 << 20}
 	c := x.context(t, gpu.ContextOptions{MemoryLimit: 16 << 20, Budget: b})
-	start := b.taken
+	start := b.taken()
 	if start != 2<<20 {
 		t.Errorf("a context takes %d bytes for printing and heap, want 2 MiB", start)
 	}
 	p := alloc(t, c, 3<<20)
-	if b.taken != start+4<<20 {
-		t.Errorf("3 MiB take %d bytes, want the driver's 4 MiB", b.taken-start)
+	if b.taken() != start+4<<20 {
+		t.Errorf("3 MiB take %d bytes, want the driver's 4 MiB", b.taken()-start)
 	}
 	if free, total, err := c.Memory(); free != 10<<20 || total != 16<<20 || err != nil {
 		t.Errorf("%d free of %d, %v", free, total, err)
@@ -66,8 +85,8 @@ func TestMemoryIsCounted(t *testing.T) {
 	if err := c.Free(p); !errors.Is(err, gpu.ErrInvalidPtr) {
 		t.Errorf("freed twice: %v", err)
 	}
-	if b.taken != start {
-		t.Errorf("%d bytes are not given back", b.taken-start)
+	if b.taken() != start {
+		t.Errorf("%d bytes are not given back", b.taken()-start)
 	}
 	if _, err := c.LoadModule([]byte(".version 7.0\n.target sm_70\n.address_size 64\n.global .b8 big[20000000];\n")); !errors.Is(err, gpu.ErrMemoryLimit) {
 		t.Errorf("a module's variable over the limit: %v", err)
@@ -75,11 +94,11 @@ func TestMemoryIsCounted(t *testing.T) {
 	if _, err := c.LoadModule([]byte("nonsense")); !errors.Is(err, gpu.ErrInvalidModule) || !bytes.Contains([]byte(err.Error()), []byte("line 1")) {
 		t.Errorf("PTX that is none: %v", err)
 	}
-	if b.taken != start {
-		t.Errorf("modules that were not loaded keep %d bytes", b.taken-start)
+	if b.taken() != start {
+		t.Errorf("modules that were not loaded keep %d bytes", b.taken()-start)
 	}
-	if err := c.Close(); err != nil || b.taken != 0 {
-		t.Errorf("%d bytes are taken after the end, %v", b.taken, err)
+	if err := c.Close(); err != nil || b.taken() != 0 {
+		t.Errorf("%d bytes are taken after the end, %v", b.taken(), err)
 	}
 }
 
@@ -88,7 +107,7 @@ func TestLocalMemoryIsCounted(t *testing.T) {
 	x := newFake(t, Options{})
 	b := &budget{limit: 1 << 30}
 	c := x.context(t, gpu.ContextOptions{Budget: b})
-	start := b.taken
+	start := b.taken()
 	a := x.gpu.Attributes["add"]
 	a.Local, a.Params = 100, []int{8}
 	x.gpu.Attributes["add"] = a
@@ -98,7 +117,7 @@ func TestLocalMemoryIsCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		size, _ := imageBytes([]byte(kernelsPTX))
-		if got, want := b.taken-start, 100*4*2048+charged(size); got != want {
+		if got, want := b.taken()-start, 100*4*2048+charged(size); got != want {
 			t.Errorf("%d bytes, want %d", got, want)
 		}
 		if err := m.Unload(); err != nil {
@@ -112,22 +131,22 @@ func TestUnknownModuleIsCounted(t *testing.T) {
 	x := newFake(t, Options{})
 	b := &budget{limit: 16 << 20}
 	c := x.context(t, gpu.ContextOptions{Budget: b})
-	start := b.taken
+	start := b.taken()
 	m, err := c.LoadModule([]byte("a later PTX .global .b8 big[1000000]"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := b.taken - start; got != 1_000_000 {
+	if got := b.taken() - start; got != 1_000_000 {
 		t.Errorf("%d bytes are taken", got)
 	}
-	if err := m.Unload(); err != nil || b.taken != start {
-		t.Errorf("%d bytes are not given back, %v", b.taken-start, err)
+	if err := m.Unload(); err != nil || b.taken() != start {
+		t.Errorf("%d bytes are not given back, %v", b.taken()-start, err)
 	}
 	if _, err := c.LoadModule([]byte("a later PTX .global .b8 big[100000000]")); !errors.Is(err, gpu.ErrMemoryLimit) {
 		t.Errorf("over the limit: %v", err)
 	}
-	if got := x.gpu.Allocated(); b.taken != start || got != 0 {
-		t.Errorf("%d bytes are taken, %d of the GPU's", b.taken-start, got)
+	if got := x.gpu.Allocated(); b.taken() != start || got != 0 {
+		t.Errorf("%d bytes are taken, %d of the GPU's", b.taken()-start, got)
 	}
 }
 

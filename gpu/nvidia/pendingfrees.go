@@ -43,9 +43,10 @@ func (o *pendingFrees) add(d pendingFree) {
 	o.bytes.Add(d.charge)
 }
 
-// take removes the memory that the GPU has returned, and returns its size. What is to be unmapped
-// stays counted, for takeUnused.
-func (o *pendingFrees) take() (bytes uint64) {
+// settle removes the memory that the GPU has returned, has give release its charge, and returns its
+// size. It stays counted until it is released: whoever finds nothing counted may count on the room.
+// What is to be unmapped stays counted, for takeUnused.
+func (o *pendingFrees) settle(give func(bytes uint64)) (bytes uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.frees = slices.DeleteFunc(o.frees, func(d pendingFree) bool {
@@ -64,7 +65,10 @@ func (o *pendingFrees) take() (bytes uint64) {
 		}
 		return true
 	})
-	o.bytes.Add(-bytes)
+	if bytes > 0 {
+		give(bytes)
+		o.bytes.Add(-bytes)
+	}
 	return bytes
 }
 
@@ -84,9 +88,8 @@ func (c *Context) settleFrees() {
 	if c.pendingFrees.bytes.Load() == 0 {
 		return
 	}
-	if n := c.pendingFrees.take(); n > 0 {
+	if n := c.pendingFrees.settle(c.memory.give); n > 0 {
 		c.pooled(n)
-		c.memory.give(n)
 	}
 }
 

@@ -29,12 +29,12 @@ func TestFreedMemoryIsOwed(t *testing.T) {
 			}
 			channels, fences = append(channels, ch), append(fences, f)
 		}
-		before := b.taken
+		before := b.taken()
 		if err := c.Free(p); err != nil {
 			t.Fatal(err)
 		}
-		if want := min(busy, 1) * 32 << 20; c.Freed() != uint64(want) || b.taken != before-32<<20+uint64(want) {
-			t.Errorf("%d kernels may use it: %d bytes are pending, and %d of %d taken", busy, c.Freed(), b.taken, before)
+		if want := min(busy, 1) * 32 << 20; c.Freed() != uint64(want) || b.taken() != before-32<<20+uint64(want) {
+			t.Errorf("%d kernels may use it: %d bytes are pending, and %d of %d taken", busy, c.Freed(), b.taken(), before)
 		}
 		if _, err := c.Alloc(48 << 20); busy > 0 != errors.Is(err, gpu.ErrMemoryLimit) {
 			t.Errorf("%d kernels: allocated more than there is: %v", busy, err)
@@ -47,10 +47,29 @@ func TestFreedMemoryIsOwed(t *testing.T) {
 				runtime.Gosched()
 			}
 		}
-		if b.taken != before-32<<20 {
-			t.Errorf("%d kernels have ended, and %d of %d bytes are taken", busy, b.taken, before)
+		if c.Freed() != 0 || b.taken() != before-32<<20 {
+			t.Errorf("%d kernels have ended, and %d of %d bytes are taken", busy, b.taken(), before)
 		}
 		alloc(t, c, 48<<20)
+	}
+}
+
+// Freed memory is pending until its charge is released: whoever finds none pending has the room.
+func TestPendingUntilReleased(t *testing.T) {
+	var o pendingFrees
+	o.add(pendingFree{charge: 3})
+	o.add(pendingFree{charge: 4})
+	var released uint64
+	if n := o.settle(func(n uint64) {
+		if b := o.bytes.Load(); b != n {
+			t.Errorf("%d bytes are pending while %d are released", b, n)
+		}
+		released += n
+	}); n != 7 || released != 7 || o.bytes.Load() != 0 {
+		t.Errorf("settled %d bytes, released %d, and %d are pending", n, released, o.bytes.Load())
+	}
+	if n := o.settle(func(n uint64) { t.Errorf("%d bytes are released, of none", n) }); n != 0 {
+		t.Errorf("settled %d bytes, of none", n)
 	}
 }
 

@@ -60,7 +60,7 @@ func TestFreeThatFails(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	before := b.taken
+	before := b.taken()
 	x.gpu.Fail("StreamCreate", cuda.ErrOutOfMemory)
 	if err := c.Free(p); !errors.Is(err, gpu.ErrOutOfMemory) {
 		t.Errorf("freed: %v", err)
@@ -73,7 +73,7 @@ func TestFreeThatFails(t *testing.T) {
 	for c.Freed() > 0 {
 		runtime.Gosched()
 	}
-	if b.taken != before-32<<20 {
-		t.Errorf("%d bytes are taken, want %d less", b.taken, before-32<<20)
+	if b.taken() != before-32<<20 {
+		t.Errorf("%d bytes are taken, want %d less", b.taken(), before-32<<20)
 	}
 }
