@@ -56,24 +56,13 @@ type files struct {
 	monitor, qmp, console, guest int
 }
 
-// smp returns the number of the VM's processors. Without KVM, QEMU 11.1 translates the atomic
-// instructions of a VM that can never have a second processor to plain ones, without the barrier
-// between a store and the loads after it. But the host reads and writes the rings meanwhile: a guest
-// that asks for an interrupt, and then sees no completion, may not be heard, and sleeps for good.
-func (o Options) smp() string {
-	if o.Accel != "tcg" || o.CPUs > 1 {
-		return strconv.Itoa(o.CPUs)
-	}
-	return "1,maxcpus=2"
-}
-
 // args returns QEMU's command line for o, whose defaults are filled in.
 func (o Options) args(f files) ([]string, error) {
 	args := []string{
 		"-name", "guest=" + escape(o.Name),
 		"-accel", o.Accel,
 		"-cpu", o.CPU,
-		"-smp", o.smp(),
+		"-smp", strconv.Itoa(o.CPUs),
 		"-m", fmt.Sprintf("%dM", o.MemoryMiB), // private: the virtual GPU does no DMA
 		"-machine", machine,
 		"-nodefaults", "-no-user-config", "-display", "none",

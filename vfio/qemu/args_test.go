@@ -24,7 +24,7 @@ const serials = `-chardev socket,id=monitor,fd=3,server=on,wait=off -qmp chardev
 	`-chardev socket,id=console,fd=5 -serial chardev:console -chardev socket,id=guest,fd=6 -serial chardev:guest`
 
 func TestCommandLine(t *testing.T) {
-	const plain = "-name guest=vm -accel tcg -cpu qemu64,+rdrand -smp 1,maxcpus=2 -m 128M "
+	const plain = "-name guest=vm -accel tcg -cpu qemu64,+rdrand -smp 1 -m 128M "
 	for _, c := range []struct {
 		name string
 		o    Options

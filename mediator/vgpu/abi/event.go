@@ -200,9 +200,9 @@ func (r *EventRow) Entries(n int) (entries int, ok bool) {
 	return entries, entries <= MaxEventEntries && entries*(int(r.EntrySize)+4) <= EventQueueBytes
 }
 
-// AtomicWord returns the 32-bit word at offset off of shared memory for atomic use: whoever stores a word
-// and then looks at one of the other side's stores it by Swap. It panics unless off is a multiple of
-// 4 within the memory.
+// AtomicWord returns the 32-bit word at offset off of shared memory for atomic use: a host that stores
+// a word and then looks at one of the guest's stores it by Swap, a guest by [Show]. It panics unless
+// off is a multiple of 4 within the memory.
 func AtomicWord(b []byte, off int) *atomic.Uint32 { return word(b, off) }
 
 // NeedWake reports whether publishing the counts after old up to put must wake the other side, which

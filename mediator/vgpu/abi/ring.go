@@ -21,7 +21,7 @@ import (
 // lost. A side that is awake leaves at behind, so it is never woken needlessly and the publisher
 // pays one load.
 //
-// Those stores are swaps: see word.
+// Those stores are swaps, the guest's with a barrier behind: see word.
 
 // needWake reports whether publishing the entries from old to put passes at.
 func needWake(at, put, old uint32) bool { return put-at-1 < put-old }

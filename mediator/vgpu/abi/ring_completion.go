@@ -126,13 +126,13 @@ func (r *CompletionReader) Fetch(dst []Completion) (n int, kick bool, err error)
 	}
 	old := r.consumed
 	r.consumed += uint32(n)
-	r.get.Swap(r.consumed)
+	Show(r.get, r.consumed)
 	return n, needWake(r.roomAt.Load(), r.consumed, old), err
 }
 
 // Arm asks for an interrupt as soon as more than skip completions wait, and reports whether that is
 // not yet so, so that the guest may sleep.
 func (r *CompletionReader) Arm(skip int) (sleep bool) {
-	r.interruptAt.Swap(r.consumed + uint32(skip))
+	Show(r.interruptAt, r.consumed+uint32(skip))
 	return r.put.Load()-r.consumed <= uint32(skip)
 }

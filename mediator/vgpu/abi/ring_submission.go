@@ -64,7 +64,7 @@ func (w *SubmissionWriter) Publish() (kick bool) {
 		return false
 	}
 	w.published = w.next
-	w.put.Swap(w.next)
+	Show(w.put, w.next)
 	return needWake(w.kickAt.Load(), w.next, old)
 }
 

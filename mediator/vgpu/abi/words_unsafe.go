@@ -11,8 +11,9 @@ import (
 // Go's atomics are sequentially consistent, so the other side sees a store before a later load of
 // the storing side, which the suppression protocol needs. There is one exception: with the race
 // detector, outside Go's own memory, Store is a plain store, which a later load can overtake. Swap
-// is none, and on amd64 the same instruction as Store without the race detector. So a side that
-// stores a word and then looks at one of the other side's stores it by Swap.
+// is none, and on amd64 the same instruction as Store without the race detector. So a host that
+// stores a word and then looks at one of the guest's stores it by Swap, and a guest by [Show] or
+// [Show64].
 func word(b []byte, off int) *atomic.Uint32 {
 	w := b[off : off+4 : off+4]
 	p := unsafe.Pointer(unsafe.SliceData(w))
@@ -30,4 +31,16 @@ func AtomicWord64(b []byte, off int) *atomic.Uint64 {
 		panic("abi: shared memory is not aligned")
 	}
 	return (*atomic.Uint64)(p)
+}
+
+// Show stores a word for the host before the guest looks at any of the host's.
+func Show(w *atomic.Uint32, v uint32) {
+	w.Swap(v)
+	barrier()
+}
+
+// Show64 is [Show] for 64 bits.
+func Show64(w *atomic.Uint64, v uint64) {
+	w.Swap(v)
+	barrier()
 }

@@ -155,7 +155,7 @@ func (l *Launcher) Ring() (kick bool) {
 			l.prepared = 1
 		}
 	}
-	l.doorbell.Swap(uint64(l.prepared)<<32 | uint64(l.rung))
+	abi.Show64(l.doorbell, uint64(l.prepared)<<32|uint64(l.rung))
 	return abi.NeedWake(l.kickAt.Load(), l.rung, l.rung-1)
 }
 
