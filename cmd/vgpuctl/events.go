@@ -125,13 +125,21 @@ var eventColumns = slices.Concat([]column[events.Event]{
 	textColumn("KIND", func(e events.Event) string { return e.Kind }),
 	textColumn("GPU", func(e events.Event) string { return e.GPU }),
 	textColumn("VM", func(e events.Event) string { return e.VM }),
-	textColumn("MESSAGE", func(e events.Event) string { return e.Message }),
+	textColumn("MESSAGE", message),
 }, inWide(
 	textColumn("ID", func(e events.Event) string { return e.ID }),
 	textColumn("DOMAIN", func(e events.Event) string { return e.Domain }),
 	textColumn("BY", func(e events.Event) string { return e.By }),
 	textColumn("DETAILS", details),
 ))
+
+// message shows what happened, and what of a guest's settings is different now.
+func message(e events.Event) string {
+	if now := details(e); e.Kind == events.SettingsChanged && now != "" {
+		return e.Message + ": " + now
+	}
+	return e.Message
+}
 
 // details shows an event's other values as KEY=VALUE, in order.
 func details(e events.Event) string {

@@ -37,6 +37,7 @@ func fixedEvents() *events.Ring {
 	at := time.Date(2026, 11, 1, 8, 0, 0, 0, time.UTC)
 	add(at, slog.LevelInfo, "the daemon starts", events.Kind(events.DaemonStarted))
 	add(at.Add(time.Minute), slog.LevelInfo, "guest created", events.Kind(events.GuestCreated), "guest", "web1", "gpu", "gpu0", "domain", "web-one", "weight", 2, "cap", 0.75, "by", "user root (uid 0, pid 1)")
+	add(at.Add(2*time.Minute), slog.LevelInfo, "settings changed", events.Kind(events.SettingsChanged), "guest", "web1", "weight", 3, "cap", 0, "by", "user root (uid 0, pid 1)")
 	add(at.Add(time.Hour), slog.LevelWarn, "read a domain\x1b[31m", events.Kind(events.DomainProblem), "domain", "evil\nid: 7\u202e")
 	add(time.Date(2126, 11, 1, 8, 0, 0, 0, time.UTC), slog.LevelError, "GPU failed", events.Kind(events.GPUFailed), "gpu", "gpu0")
 	return ring

@@ -136,15 +136,13 @@ func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 	if err != nil {
 		name(was)
 	}
-	if err != nil || !changed {
+	if err != nil || len(changed) == 0 {
 		return err
 	}
 	g.changed()
 	s.admitTasks(g)
 	s.tasks.notify() // a guest that does not float may have more now
-	t := g.terms()
-	s.log.Info("settings changed", events.Kind(events.SettingsChanged), "guest", g.spec.Name, "weight", t.Weight, "cap", t.Cap, "guarantee", t.Guarantee, "priority_ceiling", t.PriorityCeiling, "latency", t.Latency,
-		"kernel_time_limit", g.sched.TimeLimit(), "memory_limit_bytes", t.MemoryLimitBytes, "by", by)
+	s.log.Info("settings changed", append([]any{events.Kind(events.SettingsChanged), "guest", g.spec.Name, "by", by}, changed...)...)
 	return nil
 }
 

@@ -75,7 +75,7 @@ func place(gpus []capacity, memory uint64, guarantee float64) (string, error) {
 		}
 	}
 	if len(fit) == 0 {
-		return "", fmt.Errorf("no GPU for %d bytes of memory and a guarantee of %v: %s: %w", memory, guarantee, strings.Join(why, "; "), api.ErrNoRoom)
+		return "", fmt.Errorf("no GPU for %s: %s: %w", demand(memory, guarantee), strings.Join(why, "; "), api.ErrNoRoom)
 	}
 	return slices.MinFunc(fit, func(a, b capacity) int {
 		return cmp.Or(cmp.Compare(a.weights, b.weights), strings.Compare(a.name, b.name))
@@ -202,4 +202,16 @@ func (s *Service) chooseDevice(spec *api.VMSpec, sold map[string]error) (*device
 		return nil, err
 	}
 	return s.device(name)
+}
+
+// demand describes what a guest needs of a GPU beside a part of its time.
+func demand(memory uint64, guarantee float64) string {
+	var needs []string
+	if memory > 0 {
+		needs = append(needs, fmt.Sprintf("%d bytes of memory", memory))
+	}
+	if guarantee > 0 {
+		needs = append(needs, fmt.Sprintf("a guarantee of %v", guarantee))
+	}
+	return cmp.Or(strings.Join(needs, " and "), "another guest")
 }

@@ -255,18 +255,18 @@ func (k *savedState) same(o *savedState) bool {
 		a.Owner == b.Owner && a.Project == b.Project
 }
 
-// grant changes what a guest is granted, once the next daemon will know it, and reports whether
-// that is a change. After an error the guest has what it had.
-func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
+// grant changes what a guest is granted, once the next daemon will know it, and returns what is
+// different now, as slog's attributes. After an error the guest has what it had.
+func (s *Service) grant(g *guest, u *api.VMUpdate) (changed []any, err error) {
 	g.saving.Lock()
 	defer g.saving.Unlock()
 	if g.dir == "" {
-		return false, api.ErrNotFound // it has left
+		return nil, api.ErrNotFound // it has left
 	}
 	had := g.terms()
 	t := u.Apply(had)
 	if err := t.Check(); err != nil {
-		return false, err
+		return nil, err
 	}
 	limited := g.sched.TimeLimit()
 	limit := limited
@@ -277,12 +277,12 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 		if rerr := g.saveWith(had, limited, s.clock.Now()); rerr != nil {
 			s.log.Debug("save again what a guest is granted", "guest", g.spec.Name, "err", rerr)
 		}
-		return false, s.notSaved(err)
+		return nil, s.notSaved(err)
 	}
 	s.mu.RLock() // so that its page stays open
 	defer s.mu.RUnlock()
 	if s.guests[g.spec.Name] != g {
-		return false, api.ErrNotFound
+		return nil, api.ErrNotFound
 	}
 	for _, p := range g.all() {
 		p.sched.SetTerms(ipc.Terms(t))
@@ -292,7 +292,31 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed bool, err error) {
 	if t.MemoryLimitBytes != had.MemoryLimitBytes {
 		g.allowMemory(t.MemoryLimitBytes)
 	}
-	return t != had, nil
+	return changedTerms(had, t, limit), nil
+}
+
+// changedTerms lists the settings that differ as slog's attributes: their keys, and what they are
+// now. limit is the kernel time limit that follows from them.
+func changedTerms(had, has api.Terms, limit time.Duration) (attrs []any) {
+	for _, s := range []struct {
+		key     string
+		differs bool
+		now     any
+	}{
+		{"weight", had.Weight != has.Weight, has.Weight},
+		{"cap", had.Cap != has.Cap, has.Cap},
+		{"guarantee", had.Guarantee != has.Guarantee, has.Guarantee},
+		{"priority_ceiling", had.PriorityCeiling != has.PriorityCeiling, has.PriorityCeiling},
+		{"latency", had.Latency != has.Latency, has.Latency},
+		{"kernel_time_limit", had.KernelTimeLimit != has.KernelTimeLimit, limit},
+		{"budget", had.Budget != has.Budget, has.Budget},
+		{"memory_limit_bytes", had.MemoryLimitBytes != has.MemoryLimitBytes, has.MemoryLimitBytes},
+	} {
+		if s.differs {
+			attrs = append(attrs, s.key, s.now)
+		}
+	}
+	return attrs
 }
 
 // notSaved returns err, because of which nothing was changed, as the API reports it if a disk is

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -140,7 +141,7 @@ func TestTLS(t *testing.T) {
 	for _, e := range all {
 		said[e.Kind] = e
 	}
-	if e := said[events.SettingsChanged]; !strings.HasPrefix(e.By, "certificate CN=ops from 127.0.0.1:") || e.VM != "a" || e.Details["weight"] != "3" {
+	if e := said[events.SettingsChanged]; !strings.HasPrefix(e.By, "certificate CN=ops from 127.0.0.1:") || e.VM != "a" || !maps.Equal(e.Details, map[string]string{"weight": "3"}) {
 		t.Errorf("the change's event is %+v", e)
 	}
 	if e := said[events.GuestCreated]; !strings.Contains(e.By, "uid") || e.GPU != "gpu0" {
