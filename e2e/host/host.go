@@ -258,7 +258,11 @@ func (h *Host) Attach(socket string) *driver.Device {
 		h.tb.Fatal(err)
 	}
 	h.tb.Cleanup(func() {
-		if err := dev.Close(); err != nil && !errors.Is(err, driver.ErrGone) {
+		err := dev.Close()
+		switch {
+		case errors.Is(err, context.DeadlineExceeded):
+			h.tb.Errorf("%v\n%s", err, h.state())
+		case err != nil && !errors.Is(err, driver.ErrGone):
 			h.tb.Error(err)
 		}
 	})

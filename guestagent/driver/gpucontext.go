@@ -183,8 +183,9 @@ func (c *Context) Close() error {
 	return fmt.Errorf("close context %d: %w", c.slot, err)
 }
 
-// closeTimeout bounds the wait for a host that does not release a channel or context.
-const closeTimeout = 10 * time.Second
+// closeTimeout bounds the wait for a host that does not release a channel or context: much longer
+// than a busy host takes, since what is not released by then can never be used again.
+const closeTimeout = time.Minute
 
 // failChannels makes every call on the context's channels return err.
 func (c *Context) failChannels(err error) {
