@@ -334,8 +334,9 @@ func TestContextOutlivesAnExecutorWithoutSetup(t *testing.T) {
 	p.mu.Lock() // which is taken before an executor is started
 	g.command = func() *exec.Cmd {
 		g.command = command
-		// The link is closed before standard input.
-		cmd := exec.Command("/bin/sh", "-c", "exec 3<&- 0<&-")
+		// The link is closed before standard input. One command for both would leave that to the shell:
+		// dash 0.5.12 keeps copies of both meanwhile, and closes those of lower descriptors first.
+		cmd := exec.Command("/bin/sh", "-c", "exec 3<&-; exec 0<&-")
 		stdin, err := cmd.StdinPipe()
 		if err != nil {
 			t.Error(err)
