@@ -16,3 +16,14 @@ func TestSlowServerIsWaitedFor(t *testing.T) {
 		t.Errorf("with a limit of a second: %v", got)
 	}
 }
+
+// TestServerWaitsAsLong checks that a server gives a client as long to negotiate as the client gives
+// the server to answer.
+func TestServerWaitsAsLong(t *testing.T) {
+	if got, want := new(Server).negotiation(), (ClientOptions{}).timeout(); got != want {
+		t.Errorf("a client has %v to negotiate, and a server has %v", got, want)
+	}
+	if got := (&Server{Negotiation: time.Second}).negotiation(); got != time.Second {
+		t.Errorf("with a limit of a second: %v", got)
+	}
+}

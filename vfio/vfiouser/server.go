@@ -26,9 +26,13 @@ type Server struct {
 	Check func(Peer) error
 
 	// Timeout ends the connection of a client that leaves a request of the server (DMARead,
-	// DMAWrite) unanswered for that long, or does not read a reply within it. It also limits the
-	// negotiation. 0 means 5 s.
+	// DMAWrite) unanswered for that long, or does not read a reply within it. It also limits how
+	// long a client that is refused may take to ask for what it is refused. 0 means 5 s.
 	Timeout time.Duration
+
+	// Negotiation is how long the client that has the device may take to negotiate. 0 means a
+	// minute, which is how long a [Client] waits for the server.
+	Negotiation time.Duration
 
 	// Handover is how long a client waits if another one is attached: a restarted VMM may connect
 	// before the server has noticed the end of the old one's connection, and before Detach has
@@ -43,6 +47,11 @@ type Server struct {
 
 const (
 	defaultTimeout = 5 * time.Second
+	// defaultNegotiation ends the connection of a client that hangs. The end of the client's process
+	// closes the connection, and a client on a busy host may take seconds for its first message. A
+	// hostile client gains nothing by a long limit: having negotiated it may keep the device for
+	// good.
+	defaultNegotiation = replyTimeout
 	// defaultHandover is less than the time that QEMU waits for the answer to its VERSION.
 	defaultHandover = 3 * time.Second
 	// acceptAgain is the pause after a failed accept, and the time to wait for the first message of
@@ -146,7 +155,7 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no err
 		return no
 	}
 	defer func() { <-attached }()
-	_ = c.SetReadDeadline(time.Now().Add(s.timeout())) // the wait took some of the time
+	_ = c.SetReadDeadline(time.Now().Add(s.negotiation()))
 	admitted()
 	return session.serve()
 }
@@ -235,6 +244,14 @@ func (s *Server) timeout() time.Duration {
 		return s.Timeout
 	}
 	return defaultTimeout
+}
+
+// negotiation returns Negotiation, or the default.
+func (s *Server) negotiation() time.Duration {
+	if s.Negotiation > 0 {
+		return s.Negotiation
+	}
+	return defaultNegotiation
 }
 
 func (s *Server) log() *slog.Logger {

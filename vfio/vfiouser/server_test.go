@@ -186,7 +186,7 @@ func TestPeerIsChecked(t *testing.T) {
 
 func TestClientsThatSayNothingDoNotStayInTheWay(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
-	path, _ := serveAt(t, &vfiouser.Server{Device: gpuLike(t), Timeout: 20_000_000})
+	path, _ := serveAt(t, &vfiouser.Server{Device: gpuLike(t), Timeout: 20 * time.Millisecond, Negotiation: 20 * time.Millisecond})
 	for range 30 {
 		c, err := net.Dial("unix", path)
 		if err != nil {
@@ -205,6 +205,25 @@ func TestClientsThatSayNothingDoNotStayInTheWay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// A client may take longer for its first message than for anything later: until then it costs the
+// server nothing, and on a busy host it may be slow.
+func TestSlowClientIsWaitedFor(t *testing.T) {
+	vfiousertest.CheckLeaks(t)
+	const limit = 30 * time.Millisecond // of everything but the negotiation
+	path, _ := serveAt(t, &vfiouser.Server{Device: gpuLike(t), Timeout: limit})
+	r := connect(t, path)
+	if err := r.Conn.SetReadDeadline(time.Now().Add(10 * limit)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := r.Conn.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("the server did not wait: %d bytes, %v", n, err)
+	}
+	if err := r.Conn.SetReadDeadline(time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	r.Negotiate()
 }
 
 func TestStopWithAClient(t *testing.T) {
