@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# Builds libcudart.so.11.0, .12 and .13 from one source into the directory given.
+# Builds libcudart.so.11.0, .12 and .13 from one source into the directory given, or those of them
+# that are named after it.
 #
 #   CC, CFLAGS   the C compiler and its options
 set -euo pipefail
 out=$(realpath -m "${1:?directory}")
 cd "$(dirname "$0")"
 mkdir -p "$out"
+shift
+wanted=" ${*:-libcudart.so.11.0 libcudart.so.12 libcudart.so.13} "
 build() {
 	local version=$1 soname=$2
+	[[ $wanted == *" $soname "* ]] || return 0
 	# shellcheck disable=SC2086 # options are words
 	${CC:-gcc} -std=gnu11 -O2 -g -Wall -Wextra -Wno-missing-field-initializers ${CFLAGS:-} \
 		-fPIC -fvisibility=hidden -shared -DCUDART_VERSION="$version" \
@@ -18,4 +22,6 @@ build() {
 build 11080 libcudart.so.11.0
 build 12090 libcudart.so.12
 build 13000 libcudart.so.13
-ln -sf libcudart.so.12 "$out/libcudart.so"
+if [[ -e $out/libcudart.so.12 ]]; then
+	ln -sf libcudart.so.12 "$out/libcudart.so"
+fi

@@ -23,11 +23,13 @@ var versions = []struct{ library, version string }{
 	{"libcudart.so.13", "13000"},
 }
 
-// built is the folder of the runtime's libraries and the recording driver.
+// built is the folder of the recording driver and of those of the runtime's libraries that a test
+// has needed, each with its error.
 var built struct {
 	once sync.Once
 	dir  string
 	err  error
+	libs map[string]error
 }
 
 func TestMain(m *testing.M) {
@@ -38,37 +40,46 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// folder builds the libraries, once.
-func folder(tb testing.TB) string {
+// folder returns a folder with the recording driver and a library of the runtime, which it builds
+// once. It is not called concurrently.
+func folder(tb testing.TB, library string) string {
 	tb.Helper()
 	if _, err := exec.LookPath("gcc"); err != nil {
 		tb.Skip("no C compiler: the runtime is not built")
 	}
 	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "vgpud-cudart-"); built.err != nil {
-			return
-		}
-		for _, args := range [][]string{
-			{"../build.sh", built.dir},
-			{"gcc", "-shared", "-fPIC", "-O2", "-Wall", "-I..", "-I../../libcuda/include", "-Wl,-soname,libcuda.so.1",
-				"-o", filepath.Join(built.dir, "libcuda.so.1"), "testdata/driver.c", "testdata/defaults.c"},
-		} {
-			if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-				built.err = fmt.Errorf("%v: %w\n%s", args, err, out)
-				return
-			}
+		built.libs = make(map[string]error)
+		if built.dir, built.err = os.MkdirTemp("", "vgpud-cudart-"); built.err == nil {
+			built.err = build("gcc", "-shared", "-fPIC", "-O2", "-Wall", "-I..", "-I../../libcuda/include", "-Wl,-soname,libcuda.so.1",
+				"-o", filepath.Join(built.dir, "libcuda.so.1"), "testdata/driver.c", "testdata/defaults.c")
 		}
 	})
 	if built.err != nil {
 		tb.Fatal(built.err)
 	}
+	err, known := built.libs[library]
+	if !known {
+		err = build("../build.sh", built.dir, library)
+		built.libs[library] = err
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return built.dir
+}
+
+// build runs a command that builds something.
+func build(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %v: %w\n%s", name, args, err, out)
+	}
+	return nil
 }
 
 // program compiles the test program for a version, and returns the command that runs it.
 func program(tb testing.TB, library, version string, args ...string) *exec.Cmd {
 	tb.Helper()
-	dir := folder(tb)
+	dir := folder(tb, library)
 	path := filepath.Join(tb.TempDir(), "program")
 	cmd := exec.CommandContext(tb.Context(), "gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-DCUDART_VERSION="+version,
 		"-I../include", "-o", path, "testdata/program.c", filepath.Join(dir, library), filepath.Join(dir, "libcuda.so.1"))
@@ -95,8 +106,8 @@ func TestMajorVersions(t *testing.T) {
 // TestExports compares the libraries' symbols and their version with the version scripts, which are
 // made from api.txt.
 func TestExports(t *testing.T) {
-	dir := folder(t)
 	for _, v := range versions {
+		dir := folder(t, v.library)
 		f, err := elf.Open(filepath.Join(dir, v.library))
 		if err != nil {
 			t.Fatal(err)
@@ -138,7 +149,7 @@ func TestExports(t *testing.T) {
 
 // TestNoDriver runs a program where there is no driver.
 func TestNoDriver(t *testing.T) {
-	dir := folder(t)
+	dir := folder(t, "libcudart.so.12")
 	path := filepath.Join(t.TempDir(), "program")
 	source := path + ".c"
 	text := "#include <cuda_runtime_api.h>\n#include <stdio.h>\nint main(void) { int n = 7, v = 7; cudaError_t e = cudaGetDeviceCount(&n);\n" +
