@@ -93,6 +93,41 @@ func TestHPFFigure6(t *testing.T) {
 	}
 }
 
+// TestUrgentAmongRunning tests launches that are on the GPU together because executors let them go
+// there while the daemon was silent: those that the most urgent one displaces leave.
+func TestUrgentAmongRunning(t *testing.T) {
+	launch := func(id fairshare.LaunchID, priority int) fairshare.Launch {
+		return fairshare.Launch{ID: id, Guest: fairshare.GuestID(id), Running: true, Evictable: true, Priority: priority, Predicted: 5 * ms}
+	}
+	stays, spatial, waits, leaves := launch(1, 0), launch(1, 0), launch(1, 0), launch(1, 0)
+	stays.Evictable, spatial.BelowSM, waits.Running, leaves.Evicting = false, 4, false, true
+	evict := func(id fairshare.LaunchID, cause fairshare.GuestID) fairshare.Verdict {
+		return verdictEvict(fairshare.GuestID(id), id, cause, fairshare.SpatialNotConsidered)
+	}
+	for _, test := range []struct {
+		name, policy string
+		launches     []fairshare.Launch
+		want         []fairshare.Verdict
+	}{
+		{"two others", "hpf", []fairshare.Launch{launch(1, 0), launch(2, 2), launch(3, 1)}, []fairshare.Verdict{evict(1, 2), evict(3, 2)}},
+		{"of one priority the longer one", "hpf", []fairshare.Launch{{ID: 1, Guest: 1, Running: true, Evictable: true, Predicted: 9 * ms}, launch(2, 0)}, []fairshare.Verdict{evict(1, 2)}},
+		{"of one priority", "piv", []fairshare.Launch{launch(1, 0), launch(2, 0)}, nil},
+		{"two priorities", "piv", []fairshare.Launch{launch(1, 0), launch(2, 1)}, []fairshare.Verdict{evict(1, 2)}},
+		{"nothing is evicted", "fifo", []fairshare.Launch{launch(1, 0), launch(2, 1)}, nil},
+		{"it can't be evicted", "hpf", []fairshare.Launch{stays, launch(2, 1)}, nil},
+		{"it has left SMs", "hpf", []fairshare.Launch{spatial, launch(2, 1)}, nil},
+		{"it waits", "hpf", []fairshare.Launch{waits, launch(2, 1)}, nil},
+		{"it leaves", "hpf", []fairshare.Launch{leaves, launch(2, 1)}, nil},
+	} {
+		t.Run(test.policy+" "+test.name, func(t *testing.T) {
+			got := decisions(t, test.policy, fairshare.Event{Kind: fairshare.Arrived}, test.launches)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("verdicts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestHPFLosesNoKernel tests two cases in which figure 6 as printed loses a kernel: a new kernel of
 // the running one's priority, which lines 13 and 14 never enqueue, and one that Schedule_for_queue
 // preempts, which lines 28 to 30 never enqueue again. Here both finish.

@@ -19,6 +19,7 @@ import (
 //   - The GPU is free for the next launch as soon as the running ones were told to leave it. Both verdicts are given together, and the hardware starts the one as the other's blocks drain.
 //   - A launch that can't be evicted runs on, and a more urgent one gets the GPU beside it, where the hardware has them take turns ([Options].Alone: it waits). One that is no more urgent waits.
 //   - If a guest has caused so many evictions that it may not cause another yet, its launch waits until it may.
+//   - If launches run side by side without a verdict, those that the best of them displaces are evicted for it. Each executor lets its own guest's launches run while the daemon is silent.
 //   - If launches are evicted for more urgent ones (piv and hpf), and a more urgent one is likely to come in a moment, the GPU is kept free for it; see anticipation.
 //
 // Kernel slicing needs no policy of its own: it is these policies with [Options].Alone, and the
@@ -138,7 +139,30 @@ func (p *ranked) schedule(now time.Duration, st *State) (next time.Duration) {
 	if l := &st.Launches[running.best]; running.n == 1 && l.BelowSM > 0 {
 		p.run(l) // the launch that it left SMs to is gone
 	}
+	if wait := p.clear(now, st, running.best); wait > 0 && (next == 0 || wait < next) {
+		next = wait
+	}
 	return next
+}
+
+// clear evicts the running launches that the one at best, which runs too, displaces. A verdict lets
+// none run beside them, but without the daemon executors do. The best may have come to the GPU behind
+// the others, and would wait until they end. A launch that has left SMs runs beside it by a verdict.
+// wait is the time until the best one's guest may cause that, 0 if that is not known or has been done.
+func (p *ranked) clear(now time.Duration, st *State, best int) (wait time.Duration) {
+	b := p.entry(st, best)
+	for i := range st.Launches {
+		l := &st.Launches[i]
+		if i == best || !p.occupies(st, l) || !l.Evictable || l.BelowSM > 0 || !p.displaces(b, p.entry(st, i)) {
+			continue
+		}
+		wait, ok := p.take(now, b.Guest, 1)
+		if !ok {
+			return wait
+		}
+		p.evict(l, everywhere, b.Guest, SpatialNotConsidered)
+	}
+	return 0
 }
 
 // head returns the index of the first waiting launch in rank, or -1.
