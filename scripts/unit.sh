@@ -35,7 +35,7 @@ tested() {
 	go test -json -p $(($(nproc) + 2)) -vet=off "${build[@]}" -exec "$PWD/scripts/seeded.sh" -timeout 90m "${arguments[@]}" "$@"
 }
 arguments=("$@")
-echo "unit: a line follows for each package, the first after some minutes of building; skipped and failed tests are listed in the end" >&2
+echo "unit: a line follows for each package, the first after some minutes of building; the slowest, skipped and failed tests are listed in the end" >&2
 report=$(mktemp)
 trap 'rm -f "$report"' EXIT
 go build -o "$report" ./scripts/testreport

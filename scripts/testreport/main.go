@@ -1,6 +1,7 @@
 // Command testreport reads the output of `go test -json` and prints the useful part: a line for
-// each package, all output of failing tests and builds, and at the end the skipped tests with their
-// reasons and the first lines of the failed ones. It judges by the events alone; go test's own exit status says whether it failed.
+// each package, all output of failing tests and builds, and at the end the slowest tests, the skipped
+// ones with their reasons and the first lines of the failed ones. It judges by the events alone; go
+// test's own exit status says whether it failed.
 package main
 
 import (

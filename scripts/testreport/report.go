@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ type event struct {
 	Package    string
 	Test       string
 	Output     string
+	Elapsed    float64 // seconds
 	ImportPath string
 }
 
@@ -28,9 +30,32 @@ type reporter struct {
 	output  map[key]*strings.Builder
 	skipped []string
 	failed  []string
+	slow    []timed
 	running []string // packages, in the order of their starts
 	done    int      // packages
 	printed bool     // since the last tick
+}
+
+// timed is a test that took seconds.
+type timed struct {
+	key
+	seconds float64
+}
+
+// The tests that took longest are listed, of those that took at least slowSeconds the first mostSlow.
+const (
+	slowSeconds = 5
+	mostSlow    = 15
+)
+
+// slowest returns the lines about the tests that took longest.
+func (r *reporter) slowest() []string {
+	slices.SortStableFunc(r.slow, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
+	var lines []string
+	for _, t := range r.slow[:min(len(r.slow), mostSlow)] {
+		lines = append(lines, fmt.Sprintf("%.0f s %s.%s", t.seconds, t.pkg, t.test))
+	}
+	return lines
 }
 
 // mostNamed bounds the packages that a line of progress names.
@@ -101,6 +126,7 @@ func report(in io.Reader, out, progress io.Writer, ticks <-chan time.Time) error
 	for k := range r.output { // cut off
 		r.show(k)
 	}
+	r.list("slowest:", r.slowest())
 	r.list("skipped:", r.skipped)
 	r.list("failed:", r.failed)
 	return r.out.Flush()
@@ -126,6 +152,10 @@ func (r *reporter) add(line string) {
 	k := key{e.Package, e.Test}
 	if e.Test == "" && e.Package != "" {
 		r.follow(e.Action, e.Package)
+	}
+	// A test's time has its subtests' in it.
+	if (e.Action == "pass" || e.Action == "fail") && e.Elapsed >= slowSeconds && e.Test != "" && !strings.Contains(e.Test, "/") {
+		r.slow = append(r.slow, timed{k, e.Elapsed})
 	}
 	switch e.Action {
 	case "build-output":

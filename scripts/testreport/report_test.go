@@ -16,7 +16,10 @@ func TestReport(t *testing.T) {
 {"Action":"output","Package":"p/a","Test":"TestWell","Output":"=== RUN   TestWell\n"}
 {"Action":"output","Package":"p/a","Test":"TestWell","Output":"    a_test.go:3: nobody reads this\n"}
 {"Action":"output","Package":"p/a","Test":"TestWell","Output":"--- PASS: TestWell (0.00s)\n"}
-{"Action":"pass","Package":"p/a","Test":"TestWell"}
+{"Action":"pass","Package":"p/a","Test":"TestWell","Elapsed":5.4}
+{"Action":"pass","Package":"p/a","Test":"TestSlow/most","Elapsed":60}
+{"Action":"pass","Package":"p/a","Test":"TestSlow","Elapsed":61.2}
+{"Action":"pass","Package":"p/a","Test":"TestQuick","Elapsed":4.9}
 {"Action":"output","Package":"p/a","Test":"TestNot/here","Output":"=== RUN   TestNot/here\n"}
 {"Action":"output","Package":"p/a","Test":"TestNot/here","Output":"    a_test.go:9: no KVM\n"}
 {"Action":"output","Package":"p/a","Test":"TestNot/here","Output":"    --- SKIP: TestNot/here (0.00s)\n"}
@@ -46,6 +49,9 @@ FAIL	p/b	0.1s
 c.go:1: syntax error
 FAIL	p/c [build failed]
 what it said so far
+slowest:
+  61 s p/a.TestSlow
+  5 s p/a.TestWell
 skipped:
   p/a.TestNot/here: a_test.go:9: no KVM
 failed:
