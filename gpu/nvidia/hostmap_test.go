@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -31,12 +32,16 @@ func hostFile(t *testing.T, n int) (*os.File, []byte) {
 	return f, mem
 }
 
+// hostMaps counts runs of TestMapHost: a place that was mapped stays taken until the process ends.
+var hostMaps atomic.Uint64
+
 // TestMapHost checks that a kernel and copies reach memory of the host where it was asked for, and
 // that places which this process needs are refused.
 func TestMapHost(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{})
-	const size, chosen = 4 * hostPage, 0x0123_4567_8000
+	const size = 4 * hostPage
+	chosen := gpu.Ptr(0x0123_4567_8000) + gpu.Ptr(hostMaps.Add(1))<<34
 	f, mem := hostFile(t, size+hostPage)
 	part := mem[hostPage:]
 	c1, err := c.NewChannel()
