@@ -127,6 +127,17 @@ func (c *conn) fail(err error) {
 	})
 }
 
+// gone reports whether the connection has ended, or the peer has closed its end of it, which the
+// reader may not have noticed yet.
+func (c *conn) gone() bool {
+	select {
+	case <-c.dead:
+		return true
+	default:
+		return c.sock.hungUp()
+	}
+}
+
 // failRead is fail for an error of the socket. It turns the end of the stream and a closed socket
 // into ErrClosed.
 func (c *conn) failRead(err error) {

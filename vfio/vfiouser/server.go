@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,9 +35,10 @@ type Server struct {
 	// minute, which is how long a [Client] waits for the server.
 	Negotiation time.Duration
 
-	// Handover is how long a client waits if another one is attached: a restarted VMM may connect
-	// before the server has noticed the end of the old one's connection, and before Detach has
-	// returned. 0 means 3 s.
+	// Handover is how long a client waits if another one is attached, which may be about to end. 0
+	// means 3 s. If the other one has closed its connection, as that of a VMM which was restarted
+	// has, the client waits for as long as it could negotiate, until the server has noticed that and
+	// Detach has returned.
 	Handover time.Duration
 
 	// Log gets one line when a client attaches and one when it is gone. nil means slog.Default.
@@ -52,7 +54,8 @@ const (
 	// hostile client gains nothing by a long limit: having negotiated it may keep the device for
 	// good.
 	defaultNegotiation = replyTimeout
-	// defaultHandover is less than the time that QEMU waits for the answer to its VERSION.
+	// defaultHandover is less than the time that QEMU waits for the answer to its VERSION, unless it
+	// is told otherwise.
 	defaultHandover = 3 * time.Second
 	// acceptAgain is the pause after a failed accept, and the time to wait for the first message of
 	// a refused client.
@@ -75,7 +78,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 	defer stop()
 	defer l.Close()
 
-	attached := make(chan struct{}, 1) // full while a client is attached
+	attached := newSeat()
 	waiting := make(chan struct{}, maxWaiting+1)
 	refused := make(chan struct{}, maxWaiting) // don't count as waiting
 	for {
@@ -116,7 +119,7 @@ func (s *Server) Serve(ctx context.Context, l *net.UnixListener) error {
 // client may be served at a time.
 func (s *Server) ServeConn(ctx context.Context, c *net.UnixConn) error {
 	peer, no := s.check(c)
-	return s.receive(ctx, c, peer, no, make(chan struct{}, 1), func() {})
+	return s.receive(ctx, c, peer, no, newSeat(), func() {})
 }
 
 // check returns the identity of a new client, and an error if the client is refused.
@@ -132,7 +135,7 @@ func (s *Server) check(c *net.UnixConn) (peer Peer, no error) {
 
 // receive attaches a new client and serves it, or refuses it because of the error no or because
 // another client is attached. It calls admitted when the client no longer waits.
-func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no error, attached chan struct{}, admitted func()) error {
+func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no error, attached *seat, admitted func()) error {
 	cn, err := newConn(c, s.timeout())
 	if err != nil {
 		c.Close()
@@ -145,7 +148,7 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no err
 	log := s.log().With("pid", peer.PID, "uid", peer.UID)
 	_ = c.SetReadDeadline(time.Now().Add(s.timeout()))
 	session := newSession(cn, s, peer, log)
-	if no == nil && !s.acquire(ctx, attached) {
+	if no == nil && !s.acquire(ctx, attached, cn) {
 		no = fmt.Errorf("device has a client already: %w", syscall.EBUSY)
 	}
 	if no != nil {
@@ -154,7 +157,7 @@ func (s *Server) receive(ctx context.Context, c *net.UnixConn, peer Peer, no err
 		session.refuse(errnoOf(no))
 		return no
 	}
-	defer func() { <-attached }()
+	defer attached.leave()
 	_ = c.SetReadDeadline(time.Now().Add(s.negotiation()))
 	admitted()
 	return session.serve()
@@ -206,23 +209,49 @@ func (s *Session) refuse(errno syscall.Errno) {
 	}
 }
 
-// acquire waits up to Handover for the attached client to leave.
-func (s *Server) acquire(ctx context.Context, attached chan struct{}) bool {
-	select {
-	case attached <- struct{}{}:
-		return true
-	default:
-	}
+// seat is the place of the one client that is attached.
+type seat struct {
+	taken chan struct{}        // full while there is one
+	conn  atomic.Pointer[conn] // its connection; nil if there is none, or only just one
+}
+
+func newSeat() *seat { return &seat{taken: make(chan struct{}, 1)} }
+
+// leave frees the seat for the next client.
+func (t *seat) leave() {
+	t.conn.Store(nil)
+	<-t.taken
+}
+
+// acquire waits until the attached client has left, and attaches the one of c. It reports false if
+// the attached one does not leave within Handover.
+func (s *Server) acquire(ctx context.Context, t *seat, c *conn) bool {
 	d := s.Handover
 	if d <= 0 {
 		d = defaultHandover
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
+	if !t.take(ctx, d) {
+		if old := t.conn.Load(); old == nil || !old.gone() || !t.take(ctx, s.negotiation()) {
+			return false
+		}
+	}
+	t.conn.Store(c)
+	return true
+}
+
+// take takes the seat as soon as it is free. It reports false if it is not within d.
+func (t *seat) take(ctx context.Context, d time.Duration) bool {
 	select {
-	case attached <- struct{}{}:
+	case t.taken <- struct{}{}:
 		return true
-	case <-t.C:
+	default:
+	}
+	limit := time.NewTimer(d)
+	defer limit.Stop()
+	select {
+	case t.taken <- struct{}{}:
+		return true
+	case <-limit.C:
 	case <-ctx.Done():
 	}
 	return false

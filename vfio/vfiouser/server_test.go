@@ -86,6 +86,53 @@ func TestNextClientWaitsForTheLast(t *testing.T) {
 	}
 }
 
+// A client does not wait only for Handover if the one before has gone, and it is only the server that
+// takes longer: to detach it, or to notice, while the device carries out its last request.
+func TestNextClientWaitsForASlowServer(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		slow func(*vfiousertest.Device, func())
+	}{
+		{"to detach", func(d *vfiousertest.Device, wait func()) { d.OnDetach = func(*vfiouser.Session) { wait() } }},
+		{"to notice", func(d *vfiousertest.Device, wait func()) { d.OnReset = func() error { wait(); return nil } }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			vfiousertest.CheckLeaks(t)
+			dev := gpuLike(t)
+			slow, goOn := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			c.slow(dev, func() { once.Do(func() { close(slow); <-goOn }) })
+			const handover = 20 * time.Millisecond
+			path, _ := serveAt(t, &vfiouser.Server{Device: dev, Handover: handover})
+			r := connect(t, path)
+			r.Negotiate()
+			r.Send(vfiouser.CmdDeviceReset, 0, nil)
+			if err := r.Conn.Close(); err != nil {
+				t.Fatal(err)
+			}
+			<-slow
+			next := make(chan error, 1)
+			go func() {
+				client, err := vfiouser.Dial(context.Background(), path)
+				if err == nil {
+					err = client.Close()
+				}
+				next <- err
+			}()
+			select {
+			case err := <-next:
+				t.Errorf("it did not wait: %v", err)
+				next <- nil
+			case <-time.After(10 * handover): // long enough for a wrong refusal
+			}
+			close(goOn)
+			if err := <-next; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 func TestOneClientAtATime(t *testing.T) {
 	vfiousertest.CheckLeaks(t)
 	dev := gpuLike(t)

@@ -1,6 +1,7 @@
 package vfiouser
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -156,4 +157,20 @@ func closeFDs(fds []int) {
 			unix.Close(fd)
 		}
 	}
+}
+
+// hungUp reports whether the peer has closed its end, or this one is closed. What the peer sent
+// before may still be unread.
+func (s *socket) hungUp() bool {
+	p := []unix.PollFd{{Events: unix.POLLRDHUP}}
+	var err error
+	closed := s.raw.Control(func(fd uintptr) {
+		p[0].Fd = int32(fd)
+		for {
+			if _, err = unix.Poll(p, 0); !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	})
+	return closed != nil || err == nil && p[0].Revents != 0
 }
