@@ -120,10 +120,18 @@ func (b *browser) size(width, height int64, scale float64, dark bool) {
 	}
 }
 
+// navigate goes to a page. At the end of the test the tab leaves it before anything ends that the
+// test has started until now: an open page complains of a daemon that is gone.
+func (b *browser) navigate(url string) {
+	b.t.Helper()
+	b.t.Cleanup(func() { b.run(chromedp.Navigate("about:blank")) })
+	b.run(chromedp.Navigate(url))
+}
+
 // open goes to a page and waits until it shows what the daemon answered.
 func (b *browser) open(url string) {
 	b.t.Helper()
-	b.run(chromedp.Navigate(url))
+	b.navigate(url)
 	b.until("the page's first answer", `document.getElementById("connection").dataset.state === "good"`)
 }
 

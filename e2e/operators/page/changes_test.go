@@ -222,7 +222,7 @@ func TestForeignSite(t *testing.T) {
 	}))
 	t.Cleanup(foreign.Close)
 	// Another name of this machine is another site.
-	b.run(chromedp.Navigate(strings.Replace(foreign.URL, "127.0.0.1", "localhost", 1)))
+	b.navigate(strings.Replace(foreign.URL, "127.0.0.1", "localhost", 1))
 	for _, request := range []string{
 		`fetch("` + operator + `/page/state")`,
 		`fetch("` + operator + `/v1/vms/a", {method: "PATCH", body: '{"weight":9}'})`,
