@@ -12,6 +12,7 @@ import (
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/systemd"
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia"
 	"vgpud/gpu/soft/machine"
 	"vgpud/gpu/soft/remote"
 	"vgpud/mediator/ipc"
@@ -35,9 +36,10 @@ func openGPU(log *slog.Logger) func(context.Context, ipc.GPU) (gpu.Device, error
 // watchGPU returns a function that opens physical GPUs by their kind, for monitoring.
 func watchGPU(o *options, log *slog.Logger) func(context.Context, ipc.GPU) (gpu.Monitor, error) {
 	use := openGPU(log)
+	l := &lister{list: func(ctx context.Context) ([]nvidia.Info, error) { return probeInChild(ctx, o) }}
 	return func(ctx context.Context, g ipc.GPU) (gpu.Monitor, error) {
 		if g.Kind == "nvidia" {
-			return watchNVIDIA(ctx, o, log, g)
+			return watchNVIDIA(ctx, l, log, g)
 		}
 		return use(ctx, g)
 	}

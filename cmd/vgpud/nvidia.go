@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia"
 	"vgpud/mediator/ipc"
@@ -19,10 +21,25 @@ import (
 // driver has to wake a GPU.
 const probeLimit = 30 * time.Second
 
-// watchNVIDIA opens one of NVIDIA's GPUs for monitoring. A child process lists the GPUs, so that
-// this process never loads libcuda.
-func watchNVIDIA(ctx context.Context, o *options, log *slog.Logger, g ipc.GPU) (gpu.Monitor, error) {
-	all, err := probeInChild(ctx, o)
+// lister lists NVIDIA's GPUs. Callers that come while a list is made wait for that one: the daemon
+// opens its GPUs all at once.
+type lister struct {
+	list   func(context.Context) ([]nvidia.Info, error)
+	shared singleflight.Group
+}
+
+// gpus returns the GPUs. The context of the caller that was first bounds the wait of all.
+func (l *lister) gpus(ctx context.Context) ([]nvidia.Info, error) {
+	all, err, _ := l.shared.Do("", func() (any, error) { return l.list(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	return all.([]nvidia.Info), nil
+}
+
+// watchNVIDIA opens one of NVIDIA's GPUs for monitoring.
+func watchNVIDIA(ctx context.Context, l *lister, log *slog.Logger, g ipc.GPU) (gpu.Monitor, error) {
+	all, err := l.gpus(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +54,7 @@ func watchNVIDIA(ctx context.Context, o *options, log *slog.Logger, g ipc.GPU) (
 	return m, nil
 }
 
-// probeInChild lists the GPUs in a child process.
+// probeInChild lists the GPUs in a child process, so that this one never loads libcuda.
 func probeInChild(ctx context.Context, o *options) ([]nvidia.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeLimit)
 	defer cancel()

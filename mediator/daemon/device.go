@@ -41,6 +41,31 @@ type device struct {
 	hardware *hardware // what NVIDIA's driver reports; nil until it has reported anything
 }
 
+// openDevices opens the GPUs, all at once: a driver may take a while for each, and guests wait for the
+// next daemon meanwhile. If one can't be opened, s.devices has the others.
+func (s *Service) openDevices(ctx context.Context) error {
+	all := s.o.Config.GPUs
+	devices, errs := make([]*device, len(all)), make([]error, len(all))
+	var opening sync.WaitGroup
+	for i, c := range all {
+		opening.Go(func() {
+			d, err := s.openDevice(ctx, c)
+			if err != nil {
+				errs[i] = fmt.Errorf("GPU %s: %w", c.Name, err)
+				return
+			}
+			devices[i] = d
+		})
+	}
+	opening.Wait()
+	for _, d := range devices {
+		if d != nil {
+			s.devices = append(s.devices, d)
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // openDevice opens a GPU and prepares to share it.
 func (s *Service) openDevice(ctx context.Context, c GPUConfig) (*device, error) {
 	watching, err := c.Accounting.watching(len(s.o.Config.GPUs))

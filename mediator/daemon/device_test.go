@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,5 +162,85 @@ func TestSoftGPUsHaveNoHardware(t *testing.T) {
 	}
 	if h := nvidia.gpu().Hardware; h == nil || h.Problem != "the program is not there" {
 		t.Errorf("hardware without the program: %+v", h)
+	}
+}
+
+// gate is a GPU that opens when as many as want are about to, and counts those that are closed.
+type gate struct {
+	want            int32
+	opening, closed atomic.Int32
+	all             chan struct{}
+}
+
+func (g *gate) open(ctx context.Context, which ipc.GPU) (gpu.Monitor, error) {
+	if g.opening.Add(1) == g.want {
+		close(g.all)
+	}
+	select {
+	case <-g.all:
+	case <-ctx.Done():
+		return nil, errors.New("the others are not opened meanwhile")
+	}
+	if which.Socket == "missing" {
+		return nil, gpu.ErrLost
+	}
+	return closingGPU{closed: &g.closed}, nil
+}
+
+// closingGPU is a GPU that does nothing and counts its end.
+type closingGPU struct {
+	idleGPU
+	closed *atomic.Int32
+}
+
+func (g closingGPU) Close() error {
+	g.closed.Add(1)
+	return nil
+}
+
+// TestGPUsAreOpenedAtOnce: a daemon that starts waits for its GPUs together, has them in the order of
+// its configuration, and gives the others back if one of them can't be opened.
+func TestGPUsAreOpenedAtOnce(t *testing.T) {
+	names := []string{"gpu0", "gpu1", "gpu2"}
+	for _, missing := range []int{-1, 0, 2} {
+		g := &gate{want: int32(len(names)), all: make(chan struct{})}
+		dir := runDir(t)
+		o := Options{
+			Config: Config{RunDir: dir, StateDir: dir, Socket: filepath.Join(dir, "vgpud.sock")},
+			Log:    slog.New(slog.DiscardHandler), Version: "test", Open: g.open, Command: func() *exec.Cmd { return inRole("vm") },
+		}
+		for i, name := range names {
+			c := GPUConfig{Name: name, Kind: kindSoft, Socket: "unused", Policy: "none"}
+			if i == missing {
+				c.Socket = "missing"
+			}
+			o.Config.GPUs = append(o.Config.GPUs, c)
+		}
+		o.Config.Confinement.Mode = "off"
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		s, err := New(ctx, o)
+		cancel()
+		if missing >= 0 {
+			if err == nil || !errors.Is(err, gpu.ErrLost) || !strings.Contains(err.Error(), names[missing]) {
+				t.Errorf("without %s: %v", names[missing], err)
+			}
+			if n := g.closed.Load(); n != 2 {
+				t.Errorf("without %s %d GPUs are given back, want 2", names[missing], n)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, d := range s.devices {
+			got = append(got, d.config.Name)
+		}
+		if diff := cmp.Diff(names, got); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

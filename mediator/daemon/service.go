@@ -158,12 +158,8 @@ func New(ctx context.Context, o Options) (_ *Service, err error) {
 	for _, missing := range s.sandboxes.Missing() {
 		s.log.Warn("guests' processes are less confined", "missing", missing)
 	}
-	for _, c := range o.Config.GPUs {
-		d, err := s.openDevice(ctx, c)
-		if err != nil {
-			return nil, fmt.Errorf("GPU %s: %w", c.Name, err)
-		}
-		s.devices = append(s.devices, d)
+	if err := s.openDevices(ctx); err != nil {
+		return nil, err
 	}
 	confinement, err := o.Config.Confinement.options()
 	if err != nil {
