@@ -201,6 +201,9 @@ func (b *bounded) account(ev *Event, st *State) {
 		if g.Active && a.watched {
 			a.need.Observe(quota.Seen{Used: used, Pauses: factor * float64(g.NoWork), Left: wasted, Suspended: g.Suspended}, keep)
 		}
+		if a.need.Saturates() {
+			unused = 0 // what it leaves is for want of its launches, and not of its work
+		}
 		a.watched = a.watched || ev.Phase == PollPhase
 		used = max(used+float64(g.Charged), 0)
 		given += used

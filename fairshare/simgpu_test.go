@@ -16,6 +16,8 @@ type simGuest struct {
 	think       time.Duration // between a completion and the next launch; 0: always backlogged
 	ready       time.Duration // when its next kernel arrives, if it thinks
 	pretend     bool          // whether it shows work while it thinks
+	stalls      float64       // part of its kernels after which the next is late by stall
+	stall       time.Duration
 	suspended   bool
 	suspensions int  // times that it was suspended
 	attached    bool // whether it is attached and wants the GPU
@@ -124,6 +126,9 @@ func (s *simGPU) execute(t time.Duration) {
 		s.running.used += step
 		if s.left -= step; s.left == 0 {
 			s.running.ready = s.now + s.running.think
+			if s.running.stalls > 0 && s.rand.Float64() < s.running.stalls {
+				s.running.ready += s.running.stall
+			}
 			s.running.requests.Completed++
 			s.running = nil
 		}

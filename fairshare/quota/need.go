@@ -1,6 +1,9 @@
 package quota
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 // Need estimates which part of the GPU a guest could use, for its guarantee. It forgets nothing
 // when the guest pauses, and learns nothing while the guest is suspended: a guest that is kept from
@@ -10,6 +13,8 @@ type Need struct {
 	// used is GPU time, pauses time without work, and left time in which the guest had work and
 	// left the GPU idle, in nanoseconds. Newer phases count more than older ones.
 	used, pauses, left float64
+	// long are used and left over longer than that.
+	long struct{ used, left float64 }
 }
 
 // Seen is what was seen of a guest with work in a phase, in nanoseconds.
@@ -35,6 +40,9 @@ func (n *Need) Observe(s Seen, keep float64) {
 	n.used = keep*n.used + s.Used
 	n.pauses = keep*n.pauses + s.Pauses
 	n.left = keep*n.left + s.Left
+	keep = math.Pow(keep, 1./longer)
+	n.long.used = keep*n.long.used + s.Used
+	n.long.left = keep*n.long.left + s.Left
 }
 
 // Demand returns the part of the GPU, 0 to 1, that the guest would use if it had the GPU for
@@ -47,4 +55,20 @@ func (n *Need) Demand() float64 {
 		demand = min(demand, n.used/(n.used+n.left))
 	}
 	return demand
+}
+
+const (
+	// nearlyAll is the part of what a guest has for itself from which on it could use all of it.
+	nearlyAll = 0.75
+	// longer is for how many times as long as its demand that is measured.
+	longer = 8
+)
+
+// Saturates reports whether the guest uses nearly all that it has for itself. What it leaves then is
+// time in which its launches are late: a busy host has no processor for an executor for ten
+// milliseconds, say, though the guest's kernels wait there. In the phases in which that happens it looks
+// like a guest that does not want the GPU.
+func (n *Need) Saturates() bool {
+	some := n.long.used + float64(presumed)
+	return some >= nearlyAll*(some+n.long.left)
 }
