@@ -16,8 +16,9 @@ type simGuest struct {
 	think       time.Duration // between a completion and the next launch; 0: always backlogged
 	ready       time.Duration // when its next kernel arrives, if it thinks
 	pretend     bool          // whether it shows work while it thinks
-	stalls      float64       // part of its kernels after which the next is late by stall
-	stall       time.Duration
+	stalls      float64       // part of its kernels after which the next, which waits, is late by stall
+	stall, late time.Duration // until when it is late
+	idled       time.Duration // time in which the GPU was idle and it was late
 	suspended   bool
 	suspensions int  // times that it was suspended
 	attached    bool // whether it is attached and wants the GPU
@@ -109,13 +110,17 @@ func (s *simGPU) execute(t time.Duration) {
 			step = min(step, s.left)
 		}
 		for _, g := range s.guests {
-			if g != s.running && g.attached && g.ready > s.now {
-				step = min(step, g.ready-s.now)
+			for _, at := range [...]time.Duration{g.ready, g.late} {
+				if g != s.running && g.attached && at > s.now {
+					step = min(step, at-s.now)
+				}
 			}
 		}
 		for _, g := range s.guests {
 			if !s.wants(g) {
 				g.noWork += step
+			} else if s.running == nil && g.late > s.now {
+				g.idled += step
 			}
 		}
 		s.now += step
@@ -127,7 +132,7 @@ func (s *simGPU) execute(t time.Duration) {
 		if s.left -= step; s.left == 0 {
 			s.running.ready = s.now + s.running.think
 			if s.running.stalls > 0 && s.rand.Float64() < s.running.stalls {
-				s.running.ready += s.running.stall
+				s.running.late = s.running.ready + s.running.stall
 			}
 			s.running.requests.Completed++
 			s.running = nil
@@ -138,7 +143,7 @@ func (s *simGPU) execute(t time.Duration) {
 func (s *simGPU) dispatch() {
 	for range s.guests {
 		s.turn = (s.turn + 1) % len(s.guests)
-		if g := s.guests[s.turn]; g.attached && !g.suspended && g.ready <= s.now {
+		if g := s.guests[s.turn]; g.attached && !g.suspended && max(g.ready, g.late) <= s.now {
 			s.running = g
 			s.left = time.Duration(float64(g.length) * (0.95 + 0.1*s.rand.Float64()))
 			g.spans++
