@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"vgpud/clock"
 	"vgpud/e2e/host"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
@@ -41,7 +43,7 @@ func BenchmarkCaps(b *testing.B) {
 			r.update(b, name, api.VMUpdate{Cap: &caps[i]})
 		}
 		above, below := math.Inf(-1), math.Inf(-1)
-		r.windows(b, func(guest int, used float64) {
+		r.windows(b, func(guest int, used, _ float64) {
 			above, below = max(above, used-caps[guest]), max(below, caps[guest]-used)
 		})
 		b.ReportMetric(100*above, "points-above")
@@ -51,7 +53,8 @@ func BenchmarkCaps(b *testing.B) {
 
 // BenchmarkGuarantees measures what the first of the guests, which has kernels of 200 µs and an eighth
 // of the others' weight, lacks of its guarantee at most, in points of the time over any five
-// seconds. Each guest keeps eight kernels waiting.
+// seconds. Each guest keeps eight kernels waiting, or means to: it is owed its guarantee only of the
+// time in which it had work, of which points-below-while-it-has-work is.
 func BenchmarkGuarantees(b *testing.B) {
 	const guarantee = 0.5
 	benchmarkQuotas(b, func(b *testing.B, r *quotaRun) {
@@ -60,20 +63,22 @@ func BenchmarkGuarantees(b *testing.B) {
 			r.update(b, name, api.VMUpdate{Weight: &weight})
 		}
 		r.update(b, r.names[0], api.VMUpdate{Guarantee: &promised})
-		below := math.Inf(-1)
-		r.windows(b, func(guest int, used float64) {
+		below, ofWork := math.Inf(-1), math.Inf(-1)
+		r.windows(b, func(guest int, used, workless float64) {
 			if guest == 0 {
-				below = max(below, promised-used)
+				below, ofWork = max(below, promised-used), max(ofWork, promised*(1-workless)-used)
 			}
 		})
 		b.ReportMetric(100*below, "points-below")
+		b.ReportMetric(100*ofWork, "points-below-while-it-has-work")
 	})
 }
 
 // quotaRun is a host whose guests always have work.
 type quotaRun struct {
-	host  *host.Host
-	names []string
+	host     *host.Host
+	names    []string
+	backlogs []*backlog
 }
 
 // benchmarkQuotas runs measure under each policy for each number of guests.
@@ -85,7 +90,7 @@ func benchmarkQuotas(b *testing.B, measure func(b *testing.B, r *quotaRun)) {
 				for i := range n {
 					name := fmt.Sprint("guest", i)
 					gpu := newContext(b, r.host, name)
-					keepBacklog(b, gpu, newThrottle(b, gpu, quotaLengths[i]))
+					r.backlogs = append(r.backlogs, keepBacklog(b, gpu, newThrottle(b, gpu, quotaLengths[i])))
 					r.names = append(r.names, name)
 				}
 				for b.Loop() {
@@ -105,12 +110,13 @@ func (r *quotaRun) update(b *testing.B, name string, u api.VMUpdate) {
 	}
 }
 
-// windows calls f with the part of each window that each guest used, by the GPU's own count.
-func (r *quotaRun) windows(b *testing.B, f func(guest int, used float64)) {
+// windows calls f with the part of each window that each guest used, by the GPU's own count, and in
+// which it had no work.
+func (r *quotaRun) windows(b *testing.B, f func(guest int, used, workless float64)) {
 	b.Helper()
 	type mark struct {
-		at   time.Time
-		used []float64 // seconds
+		at             time.Time
+		used, workless []float64 // seconds
 	}
 	var marks []mark
 	tick := time.NewTicker(quotaStep)
@@ -123,8 +129,9 @@ func (r *quotaRun) windows(b *testing.B, f func(guest int, used float64)) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		m := mark{at: time.Now(), used: make([]float64, len(r.names))}
+		m := mark{at: time.Now(), used: make([]float64, len(r.names)), workless: make([]float64, len(r.names))}
 		for i, name := range r.names {
+			m.workless[i] = time.Duration(r.backlogs[i].workless.Load()).Seconds()
 			for _, v := range vms {
 				if v.Name == name && v.GPUSecondsOwn != nil {
 					m.used[i] = *v.GPUSecondsOwn
@@ -137,23 +144,38 @@ func (r *quotaRun) windows(b *testing.B, f func(guest int, used float64)) {
 			continue
 		}
 		for i := range r.names {
-			f(i, (m.used[i]-first.used[i])/m.at.Sub(first.at).Seconds())
+			length := m.at.Sub(first.at).Seconds()
+			f(i, (m.used[i]-first.used[i])/length, (m.workless[i]-first.workless[i])/length)
 		}
 		marks = marks[1:]
 	}
 }
 
+// backlog is a guest's launches that wait. workless is how long there was none, in nanoseconds: the
+// guest had not submitted another by the end of the last.
+type backlog struct{ workless atomic.Int64 }
+
 // keepBacklog keeps eight launches waiting until the benchmark ends.
-func keepBacklog(b *testing.B, gpu *driver.Context, l *driver.Launch) {
+func keepBacklog(b *testing.B, gpu *driver.Context, l *driver.Launch) *backlog {
 	b.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
+	k := new(backlog)
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		var pending [8]driver.Pending
+		var submitted [8]time.Duration
+		var ended time.Duration // of the launch before pending[i%8]
 		for i := 0; ctx.Err() == nil; i++ {
 			p := &pending[i%len(pending)]
 			err := p.Wait(ctx)
 			if err == nil {
+				if at := submitted[i%len(pending)]; at > 0 {
+					if ended > 0 {
+						k.workless.Add(int64(max(at-ended, 0)))
+					}
+					_, ended = p.Times()
+				}
+				submitted[i%len(pending)] = clock.Real{}.Now()
 				err = gpu.Own().Enqueue(ctx, p, l)
 			}
 			if err != nil && ctx.Err() == nil {
@@ -166,4 +188,5 @@ func keepBacklog(b *testing.B, gpu *driver.Context, l *driver.Launch) {
 		cancel()
 		wg.Wait()
 	})
+	return k
 }
