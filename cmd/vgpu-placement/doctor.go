@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -12,8 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/ability"
-	"vgpud/cmd/internal/cli"
-	"vgpud/cmd/internal/output"
+	"vgpud/cmd/internal/checks"
 	"vgpud/mediator/api"
 	"vgpud/mediator/nova"
 	"vgpud/mediator/nova/agent"
@@ -24,56 +22,35 @@ import (
 var errNotReady = errors.New("instances can't have GPUs here yet: see the entries marked needed above")
 
 func newDoctor(o *options) *cobra.Command {
-	format := output.Format{Kinds: []string{"table", "json"}}
-	c := &cobra.Command{
-		Use:   "doctor",
+	return checks.NewCommand(checks.Doctor{
 		Short: "Check what is between this host and Placement, and say what to do",
 		Long: `Check the configuration, the daemon, Keystone, Placement, the compute node, and what Placement has
 of each GPU. It changes nothing. The exit status is 1 if something is missing without which
 instances can't have GPUs here.`,
-		Args: cli.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			if err := format.Check(); err != nil {
-				return err
-			}
-			checks := examine(c.Context(), o)
-			if err := printChecks(c.OutOrStdout(), &format, checks); err != nil {
-				return err
-			}
-			if slices.ContainsFunc(checks, func(a ability.Ability) bool { return a.Needed && a.State != ability.Present }) {
-				return errNotReady
-			}
-			return nil
-		},
-	}
-	format.OutputFlag(c, "table", "output: table, json")
-	return c
-}
-
-func needed(a ability.Ability) ability.Ability {
-	a.Needed = true
-	return a
+		Examine:  func(ctx context.Context) []ability.Ability { return examine(ctx, o) },
+		NotReady: errNotReady,
+	})
 }
 
 // examine checks one thing after the other, as long as the next can be checked.
 func examine(ctx context.Context, o *options) []ability.Ability {
 	n, err := o.connect()
 	if err != nil {
-		return []ability.Ability{needed(ability.Missing("configuration", err.Error(), "write "+o.config+" as docs/placement.md says"))}
+		return []ability.Ability{checks.Needed(ability.Missing("configuration", err.Error(), "write "+o.config+" as docs/placement.md says"))}
 	}
 	defer n.close()
-	all := []ability.Ability{needed(ability.Available("configuration", "%s", o.config))}
+	all := []ability.Ability{checks.Needed(ability.Available("configuration", "%s", o.config))}
 	all = append(all, secretFiles(n.config)...)
 	health, err := n.daemon.Health(ctx)
 	if err != nil {
-		return append(all, needed(ability.Missing("daemon", err.Error(), "start vgpud: systemctl start vgpud")))
+		return append(all, checks.Needed(ability.Missing("daemon", err.Error(), "start vgpud: systemctl start vgpud")))
 	}
-	all = append(all, needed(ability.Available("daemon", "version %s", health.Version)))
+	all = append(all, checks.Needed(ability.Available("daemon", "version %s", health.Version)))
 	v, err := agent.Look(ctx, n.config, n.placement, n.daemon)
 	if err != nil {
-		return append(all, needed(ability.Missing("Placement", err.Error(), "")))
+		return append(all, checks.Needed(ability.Missing("Placement", err.Error(), "")))
 	}
-	all = append(all, needed(ability.Available("Placement", "compute node %s, %s", v.Host.Name, v.Host.Node)))
+	all = append(all, checks.Needed(ability.Available("Placement", "compute node %s, %s", v.Host.Name, v.Host.Node)))
 	all = append(all, providers(v)...)
 	return append(all, orphans(ctx, n, v)...)
 }
@@ -114,7 +91,7 @@ func providers(v agent.Preview) (all []ability.Ability) {
 		all = append(all, a)
 	}
 	if len(v.Offers) == 0 {
-		all = append(all, needed(ability.Missing("provider", "vgpud has no GPU", "name the host's GPUs in vgpud.yaml")))
+		all = append(all, checks.Needed(ability.Missing("provider", "vgpud has no GPU", "name the host's GPUs in vgpud.yaml")))
 	}
 	return all
 }
@@ -156,31 +133,4 @@ func orphan(vm api.VM) ability.Ability {
 		fmt.Sprintf("see whether the instance is still there: openstack server show %s; if not, end its domain, or: vgpuctl delete vm %s", vm.DomainUUID, vm.Name))
 	a.GPU = vm.GPU
 	return a
-}
-
-// printChecks prints the table, and below it what to do.
-func printChecks(w io.Writer, f *output.Format, all []ability.Ability) error {
-	if f.Kind == "json" {
-		return output.JSON(w, ability.Report{Abilities: all})
-	}
-	var rows [][]string
-	var advice strings.Builder
-	for _, a := range all {
-		state := string(a.State)
-		if a.Needed && a.State == ability.Absent {
-			state = "no, needed"
-		}
-		rows = append(rows, []string{a.Name, output.OrDash(a.GPU), state, a.What})
-		if a.Do != "" {
-			fmt.Fprintf(&advice, "  %s: %s\n", a.Name, a.Do)
-		}
-	}
-	if err := f.Table(w, []string{"CHECK", "GPU", "HERE", "WHAT"}, rows); err != nil {
-		return err
-	}
-	if advice.Len() == 0 {
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "\nWhat to do:\n%s", &advice)
-	return err
 }

@@ -8,25 +8,16 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/spf13/cobra"
 
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
-	"vgpud/cmd/internal/journal"
+	"vgpud/cmd/internal/service"
 	"vgpud/cmd/internal/systemd"
-	"vgpud/mediator/access"
 	"vgpud/mediator/nova/agent"
 )
 
@@ -47,31 +38,12 @@ Keystone, nova-compute and vgpud may come and go meanwhile. When it ends, what P
 			if dry {
 				return dryRun(c.Context(), c.OutOrStdout(), n)
 			}
-			limitMemory()
-			return serve(c.Context(), n, logTo(os.Stderr))
+			service.LimitMemory()
+			return serve(c.Context(), n, service.LogTo(os.Stderr))
 		},
 	}
 	c.Flags().BoolVar(&dry, "dry-run", false, "only print the requests that would be sent to Placement, and end")
 	return c
-}
-
-// limitMemory keeps the agent small: it has next to nothing to do.
-func limitMemory() {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(1)
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(25)
-	}
-}
-
-// logTo returns a logger, in the journal's form if that is the destination.
-func logTo(f *os.File) *slog.Logger {
-	format := func(w io.Writer, h *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, h) }
-	if journal.Connected(f) {
-		return slog.New(journal.New(f, slog.HandlerOptions{}, format))
-	}
-	return slog.New(format(f, &slog.HandlerOptions{}))
 }
 
 // dryRun prints what the agent would do now.
@@ -93,8 +65,7 @@ func dryRun(ctx context.Context, w io.Writer, n *connection) error {
 
 // serve runs the agent as a service.
 func serve(ctx context.Context, n *connection, log *slog.Logger) (err error) {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := service.NewRegistry()
 	var rounds atomic.Uint64
 	a := agent.New(agent.Options{
 		Config: n.config, Placement: agent.Count(n.placement, registry), Daemon: n.daemon, Clock: clock.Real{}, Log: log, Machine: machine(log),
@@ -105,19 +76,11 @@ func serve(ctx context.Context, n *connection, log *slog.Logger) (err error) {
 	defer cancel()
 	var background sync.WaitGroup
 	defer background.Wait()
-	if n.config.Metrics != "" {
-		l, err := net.Listen("tcp", n.config.Metrics)
-		if err != nil {
-			return fmt.Errorf("listen for requests for metrics: %w", err)
-		}
-		s := &http.Server{Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}), ReadHeaderTimeout: 10 * time.Second, WriteTimeout: time.Minute}
-		background.Go(func() {
-			if err := s.Serve(access.Limit(l)); !errors.Is(err, http.ErrServerClosed) {
-				log.Error("metrics are not served any more", "err", err)
-			}
-		})
-		defer func() { err = errors.Join(err, s.Close()) }()
+	stopMetrics, err := service.ServeMetrics(n.config.Metrics, registry, log)
+	if err != nil {
+		return err
 	}
+	defer func() { err = errors.Join(err, stopMetrics()) }()
 	if n.config.AgentSocket != "" {
 		stop, err := serveAgent(n.config.AgentSocket, a, log)
 		if err != nil {
@@ -159,7 +122,7 @@ instances have allocations. Stop the service before, or it makes them again. Ins
 				return err
 			}
 			defer n.close()
-			log := logTo(os.Stderr)
+			log := service.LogTo(os.Stderr)
 			left, err := agent.New(agent.Options{
 				Config: n.config, Placement: n.placement, Daemon: n.daemon, Clock: clock.Real{}, Log: log, Machine: machine(log),
 			}).Withdraw(c.Context())
