@@ -22,7 +22,7 @@ export GIT_CONFIG_KEY_0 := safe.directory
 export GIT_CONFIG_VALUE_0 := $(CURDIR)
 endif
 
-.PHONY: all clang-deps corpus build build-deps install uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps test-nova bench-nova nova-deps vgpu-dra test-kubernetes bench bench-vm bench-loga bench-quota bench-preempt bench-case bench-edge bundle-nvidia clean
+.PHONY: all clang-deps corpus build build-deps install install-kubernetes uninstall packages demo demo-picture demo-vms test test-deps vm-deps unit fuzz lint mutants test-cuda suite-deps test-operators operators-deps system-deps test-nova bench-nova nova-deps vgpu-dra test-kubernetes lint-kubernetes kubernetes-deps bench bench-vm bench-loga bench-quota bench-preempt bench-case bench-edge bundle-nvidia clean
 
 all: build
 
@@ -55,6 +55,10 @@ corpus: clang-deps
 install: build
 	scripts/install.sh
 
+# On a node of Kubernetes, beside that: the driver for it.
+install-kubernetes: vgpu-dra
+	scripts/install.sh --kubernetes
+
 # Removes what install put there. PREFIX and DESTDIR as for install; UNINSTALLFLAGS=--purge also
 # removes configuration that was changed, --guest what is installed in a VM.
 uninstall:
@@ -62,7 +66,7 @@ uninstall:
 
 # Packages for Debian and RPM, to bin/packages. Who publishes them sets MAINTAINER.
 MAINTAINER ?= The vgpud authors <vgpud@example.org>
-packages: build
+packages: build vgpu-dra
 	GO=$(GO) VERSION=$(VERSION) MAINTAINER="$(MAINTAINER)" scripts/packages.sh $(BIN)/packages
 
 # The main job on this machine: three guests share one GPU in software.
@@ -167,9 +171,20 @@ nova-deps: build-deps
 vgpu-dra: build-deps
 	cd cmd/vgpu-dra && CGO_ENABLED=0 $(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o ../../$(BIN)/ .
 
-# Its tests, with Kubernetes' own libraries.
-test-kubernetes: build-deps
-	cd cmd/vgpu-dra && $(GO) vet -tags $(TAGS) ./... && $(GO) test -tags $(TAGS) -count 1 ./...
+# Its tests, and then with a real API server and scheduler. KUBERNETESFLAGS="-run TestCluster/Kills"
+# chooses.
+test-kubernetes: vgpu-dra lint-kubernetes kubernetes-deps
+	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ ./cmd/vgpud ./cmd/vgpuctl
+	cd cmd/vgpu-dra && $(GO) test -vet=off -tags $(TAGS) -count 1 .
+	cd cmd/vgpu-dra && VGPUD_TEST_PROGRAMS=$(CURDIR)/$(BIN) $(GO) test -vet=off -tags $(TAGS) -count 1 -timeout 60m ./cluster -cluster $(KUBERNETESFLAGS)
+
+# What make lint does, for vgpu-dra, whose libraries take long to compile.
+lint-kubernetes: build-deps
+	cd cmd/vgpu-dra && $(GO) vet -tags $(TAGS) ./... && $$(cd ../.. && $(GO) tool -n staticcheck) -tags $(TAGS) ./...
+
+# etcd and Kubernetes' own programs, built from Go modules into a cache directory; nothing is installed.
+kubernetes-deps: build-deps
+	@scripts/kubernetes-deps.sh
 
 # Go benchmarks of the hot paths, each over several runs.
 bench:

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs what `make build` made: on a KVM host the daemon, its command line, its units,
 # manual pages, documentation and libvirt's hook; with --guest, in a VM, the agent, its
-# unit, and the libraries that CUDA programs load, where the linker finds them. Run it
+# unit, and the libraries that CUDA programs load, where the linker finds them; with
+# --kubernetes, on a node of Kubernetes beside the first, the driver for it that `make vgpu-dra`
+# made, its unit, and what an administrator gives the cluster. Run it
 # again to update: the configuration that is there stays, and so do guests that run.
 #
 #   --remove   removes what the same call without it installs. A configuration that was
@@ -20,13 +22,14 @@ lib=$dest/etc # where systemd looks for what an administrator installed
 units=$lib/systemd/system
 [ -z "$dest" ] || lib=$dest/usr/lib units=$dest/usr/lib/systemd/system
 
-guest='' remove='' purge=''
+guest='' kubernetes='' remove='' purge=''
 for arg; do
 	case $arg in
 	--guest) guest=yes ;;
+	--kubernetes) kubernetes=yes ;;
 	--remove) remove=yes ;;
 	--purge) purge=yes ;;
-	*) echo "install.sh: unknown argument $arg: want --guest, --remove or --purge" >&2; exit 2 ;;
+	*) echo "install.sh: unknown argument $arg: want --guest, --kubernetes, --remove or --purge" >&2; exit 2 ;;
 	esac
 done
 
@@ -60,7 +63,7 @@ put() {
 }
 
 program() {
-	[ -n "$remove" ] || [ -x "bin/$1" ] || die "no bin/$1: \`make build\` makes it"
+	[ -n "$remove" ] || [ -x "bin/$1" ] || die "no bin/$1: \`make ${2:-build}\` makes it"
 	put 0755 "bin/$1" "$sbin/$1"
 }
 
@@ -122,27 +125,19 @@ helper() {
 	rm -rf "${file%/*}"
 }
 
-# formats installs the manual pages of files, made from what docs and the files say.
-formats() {
-	local pages
+# format installs the manual page of a file, made from what docs and the file say.
+format() {
+	local pages name=$1 title=$2
+	shift 2
 	if [ -n "$remove" ]; then
-		take "$share"/man/man5/{vgpud.yaml,vgpu-hook.yaml,vgpu-placement.yaml,vgpu-domain}.5.gz
+		take "$share/man/man5/$name.5.gz"
 		return
 	fi
 	pages=$(mktemp -d)
-	make_page vgpud.yaml 'the configuration of vgpud' -section Configuration docs/operations.md
-	make_page vgpu-hook.yaml "the configuration of libvirt's hook" deploy/libvirt/hook.yaml
-	make_page vgpu-placement.yaml 'the configuration of vgpu-placement' deploy/placement.yaml
-	make_page vgpu-domain 'virtual GPUs in the XML of a libvirt domain' docs/domain-xml.md
-	rm -rf "$pages"
-	echo "installed the manual pages of files"
-}
-
-make_page() {
-	local name=$1 title=$2
-	shift 2
 	"${GO:-go}" run ./scripts/manpage -name "$name" -title "$title" "$@" >"$pages/$name.5"
 	page "$pages/$name.5"
+	rm -rf "$pages"
+	echo "installed the manual page of $name"
 }
 
 # docs installs pages of docs, for PACKAGE, with the pictures that they link to.
@@ -210,6 +205,16 @@ if [ -n "$guest" ]; then
 	manual vgpu-agent
 	docs vgpu-agent guest cuda cudart device preemption results/{h100,cuda-suites}
 	libraries
+elif [ -n "$kubernetes" ]; then
+	[ -z "$remove" ] || stop vgpu-dra.service
+	program vgpu-dra vgpu-dra
+	unit vgpu-dra.service
+	manual vgpu-dra
+	format vgpu-dra.yaml 'the configuration of vgpu-dra' deploy/kubernetes.yaml
+	for f in deploy/kubernetes/*; do put 0644 "$f" "$share/vgpud/kubernetes/${f##*/}"; done
+	[ -z "$remove" ] || rmdir "$share/vgpud/kubernetes" "$share/vgpud" 2>/dev/null || true
+	setting deploy/kubernetes.yaml
+	[ -z "$remove" ] || rmdir "$dest/etc/vgpud" 2>/dev/null || true
 else
 	[ -z "$remove" ] || stop vgpud.service 'vgpud-softgpu@*.service' vgpu-placement.service
 	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml vgpu-placement vgpu-qemu; do program "$p"; done
@@ -223,7 +228,10 @@ else
 		"vgpud and vgpuctl, which contain no C, run this program to read the state of NVIDIA's GPUs. It changes nothing."
 	helper vgpu-qemu "become QEMU with the virtual GPUs of a domain" "QEMU'S ARGUMENTS" \
 		'libvirt runs this program as QEMU on hosts of Nova, where deploy/nova/install.sh has put a link to it. It appends what the libvirt hook wrote for the domain, and becomes QEMU. With the one argument --vgpu-qemu it prints which. /etc/vgpud/qemu.yaml may name another QEMU (qemu) and the directory of the daemon (run_dir).'
-	formats
+	format vgpud.yaml 'the configuration of vgpud' -section Configuration docs/operations.md
+	format vgpu-hook.yaml "the configuration of libvirt's hook" deploy/libvirt/hook.yaml
+	format vgpu-placement.yaml 'the configuration of vgpu-placement' deploy/placement.yaml
+	format vgpu-domain 'virtual GPUs in the XML of a libvirt domain' docs/domain-xml.md
 	docs vgpud install operations nova other-engines placement domain-xml gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
 		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge,edge-gpu,nova-scale}
 	# What an administrator runs or copies from, on hosts of OpenStack.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes packages of what `make build` made, for Debian and, by the same description, for
-# RPM: vgpud for KVM hosts and vgpu-agent for VMs. They come to the directory that the
-# argument names.
+# Makes packages of what `make build vgpu-dra` made, for Debian and, by the same description, for
+# RPM: vgpud for KVM hosts, vgpu-agent for VMs, and vgpu-dra for nodes of Kubernetes, beside vgpud.
+# They come to the directory that the argument names.
 #
 #   VERSION      their version
 #   MAINTAINER   who publishes them: NAME <ADDRESS>
@@ -19,6 +19,7 @@ chmod 755 "$stage"
 umask 022
 PREFIX=/usr DESTDIR=$stage/vgpud scripts/install.sh >/dev/null
 PREFIX=/usr DESTDIR=$stage/vgpu-agent scripts/install.sh --guest >/dev/null
+PREFIX=/usr DESTDIR=$stage/vgpu-dra scripts/install.sh --kubernetes >/dev/null
 
 # Packages have the hook where programs belong, and a link where libvirt looks for it.
 hook=$stage/vgpud/etc/libvirt/hooks/qemu.d/50-vgpu
@@ -33,7 +34,7 @@ date=$(git log -1 --format=%cD 2>/dev/null || date -R)
 # RPM's scripts call systemctl. What Debian's call instead obeys the administrator's policy-rc.d
 # and remembers what was enabled; there, a trigger renews the linker's cache.
 mkdir -p "$stage/scripts/rpm" "$stage/scripts/deb"
-for script in vgpud vgpu-agent; do
+for script in vgpud vgpu-agent vgpu-dra; do
 	for step in postinst prerm postrm; do
 		cp "scripts/packages/$script.$step" "$stage/scripts/rpm/"
 		sed -E 's/systemctl (start|stop|try-restart) /deb-systemd-invoke \1 /; s/systemctl (enable|disable) /deb-systemd-helper \1 /; /^\s*ldconfig$/d' \
@@ -42,7 +43,7 @@ for script in vgpud vgpu-agent; do
 done
 mkdir -p "$out"
 rm -f "$out"/*.deb "$out"/*.rpm
-for package in vgpud vgpu-agent; do
+for package in vgpud vgpu-agent vgpu-dra; do
 	# RPMs have their own ways to tell licence and history, and another directory for zsh.
 	mkdir -p "$stage/rpm" "$stage/deb"
 	cp -al "$stage/$package" "$stage/rpm/$package"

@@ -13,6 +13,7 @@ import (
 	"vgpud/internal/strictyaml"
 	"vgpud/mediator/api"
 	"vgpud/mediator/capacity"
+	"vgpud/mediator/kubernetes"
 	"vgpud/mediator/statefile"
 )
 
@@ -34,6 +35,8 @@ type config struct {
 	// only root may connect.
 	UID *int `yaml:"uid"`
 	GID *int `yaml:"gid"`
+	// Metrics is the address at which metrics are served, such as 127.0.0.1:9879; by default none.
+	Metrics string `yaml:"metrics"`
 	// Poll is how often the daemon is asked, and Timeout bounds each request.
 	Poll    time.Duration `yaml:"poll"`
 	Timeout time.Duration `yaml:"timeout"`
@@ -115,3 +118,8 @@ func (c *config) complete() error {
 func (c *config) keep() capacity.Keep {
 	return capacity.Keep{Share: c.Keep.Share, MemoryMiB: int(c.Keep.MemoryMiB)}
 }
+
+// registryDir is where the kubelet looks for drivers, and pluginDir is where this one has its sockets.
+func (c *config) registryDir() string { return filepath.Join(c.KubeletDir, "plugins_registry") }
+
+func (c *config) pluginDir() string { return filepath.Join(c.KubeletDir, "plugins", kubernetes.Driver) }

@@ -35,7 +35,7 @@ func TestConfig(t *testing.T) {
 		t.Error("a configuration that is named must be there")
 	}
 	// The example's comments hold the defaults, beside keep and what has none.
-	b, err := os.ReadFile("../../deploy/kubernetes/kubernetes.yaml")
+	b, err := os.ReadFile("../../deploy/kubernetes.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defaults := config{Kubeconfig: got.Kubeconfig, Node: got.Node, UID: got.UID, GID: got.GID, Keep: got.Keep}
+	defaults := config{Kubeconfig: got.Kubeconfig, Metrics: got.Metrics, Node: got.Node, UID: got.UID, GID: got.GID, Keep: got.Keep}
 	if err := defaults.complete(); err != nil || !reflect.DeepEqual(got, defaults) {
 		t.Errorf("the example has %+v, the defaults are %+v: %v", got, defaults, err)
 	}

@@ -5,6 +5,9 @@
 // It is a module of its own, because Kubernetes' libraries would be more than half of what vgpud is
 // built from.
 //
+//	vgpu-dra serve    the driver, a service
+//	vgpu-dra doctor   what is right and wrong between this node, vgpud and the cluster
+//
 // Exit codes: 0, 1 failed, 2 bad usage.
 package main
 
@@ -12,16 +15,16 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
 
 	"vgpud/clock"
 	"vgpud/cmd/internal/cli"
-	"vgpud/cmd/internal/journal"
+	"vgpud/cmd/internal/service"
 	"vgpud/cmd/internal/version"
 	"vgpud/mediator/api"
 )
@@ -63,28 +66,20 @@ It may start before the API server, the kubelet and vgpud, and they may come and
 			if err != nil {
 				return err
 			}
-			log := logTo(os.Stderr)
+			log := service.LogTo(os.Stderr)
 			klog.SetSlogLogger(log)
+			service.LimitMemory()
 			return serve(c.Context(), config, client, daemon, log)
 		},
 	}
 	serveCommand.Flags().BoolVar(&dry, "dry-run", false, "only print what would be published, and end")
-	root.AddCommand(serveCommand, cli.NewMan(root, "8"))
+	root.AddCommand(serveCommand, newDoctor(&path), cli.NewMan(root, "8"))
 	return root
-}
-
-// logTo returns a logger, in the journal's form if that is the destination.
-func logTo(f *os.File) *slog.Logger {
-	format := func(w io.Writer, h *slog.HandlerOptions) slog.Handler { return slog.NewTextHandler(w, h) }
-	if journal.Connected(f) {
-		return slog.New(journal.New(f, slog.HandlerOptions{}, format))
-	}
-	return slog.New(format(f, &slog.HandlerOptions{}))
 }
 
 // dryRun prints what would be published now. It asks the daemon alone.
 func dryRun(ctx context.Context, w io.Writer, c config, d daemon) error {
-	p := publisher{config: c, daemon: d, clock: clock.Real{}, log: logTo(os.Stderr)}
+	p := publisher{config: c, daemon: d, clock: clock.Real{}, log: service.LogTo(os.Stderr), counts: newCounts(prometheus.NewRegistry())}
 	devices, err := p.ask(ctx)
 	if err != nil {
 		return err

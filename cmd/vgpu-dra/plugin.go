@@ -22,6 +22,7 @@ type plugin struct {
 	config config
 	daemon daemon
 	log    *slog.Logger
+	counts *counts
 }
 
 var _ kubeletplugin.DRAPlugin = (*plugin)(nil)
@@ -34,6 +35,7 @@ func (p *plugin) PrepareResourceClaims(ctx context.Context, claims []*resourceap
 		if err != nil {
 			p.log.Error("a claim is not prepared", "claim", c.Namespace+"/"+c.Name, "uid", c.UID, "err", err)
 		}
+		p.counts.claim("prepare", err)
 		results[c.UID] = kubeletplugin.PrepareResult{Devices: devices, Err: err}
 	}
 	return results, nil
@@ -126,12 +128,14 @@ func (p *plugin) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 		}
 		errs = append(errs, removeCDI(p.config.CDIDir, uid))
 		results[c.UID] = errors.Join(errs...)
+		p.counts.claim("unprepare", results[c.UID])
 	}
 	return results, nil
 }
 
 // HandleError implements [kubeletplugin.DRAPlugin]. What went wrong is tried again.
 func (p *plugin) HandleError(_ context.Context, err error, msg string) {
+	p.counts.errors.Inc()
 	p.log.Error(msg, "err", err)
 }
 

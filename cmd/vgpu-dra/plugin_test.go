@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,7 +37,9 @@ func claim(driver, device, share, memory string) *resourceapi.ResourceClaim {
 func newPlugin(t *testing.T) (*plugin, *fakeDaemon) {
 	t.Helper()
 	d := newDaemon()
-	return &plugin{config: config{Node: "node1", CDIDir: filepath.Join(t.TempDir(), "cdi")}, daemon: d, log: slog.New(slog.DiscardHandler)}, d
+	return &plugin{
+		config: config{Node: "node1", CDIDir: filepath.Join(t.TempDir(), "cdi")}, daemon: d, log: slog.New(slog.DiscardHandler), counts: newCounts(prometheus.NewRegistry()),
+	}, d
 }
 
 func (p *plugin) prepareOne(t *testing.T, c *resourceapi.ResourceClaim) kubeletplugin.PrepareResult {

@@ -13,6 +13,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/mediator/api"
+	"vgpud/mediator/capacity"
 	"vgpud/mediator/kubernetes"
 )
 
@@ -33,6 +34,7 @@ type publisher struct {
 	log    *slog.Logger
 	// publish has the API server follow. It does not wait for that.
 	publish func(resourceslice.DriverResources) error
+	counts  *counts
 
 	answered  time.Duration // when the daemon answered last
 	known     bool          // published says what was published last
@@ -64,6 +66,7 @@ func (p *publisher) round(ctx context.Context) error {
 		return nil
 	}
 	p.complain(err)
+	p.counts.daemonUp.Store(err == nil)
 	switch {
 	case err == nil:
 		p.answered = now
@@ -85,6 +88,7 @@ func (p *publisher) round(ctx context.Context) error {
 		return fmt.Errorf("publish the ResourceSlice: %w", err)
 	}
 	p.known, p.published = true, devices
+	p.counts.changes.Inc()
 	return nil
 }
 
@@ -100,6 +104,8 @@ func (p *publisher) ask(ctx context.Context) ([]kubernetes.Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask vgpud: %w", err)
 	}
+	offers := capacity.Offers(gpus, vms, kubernetes.Engine, p.config.keep())
+	p.counts.offers.Store(&offers)
 	devices, left := kubernetes.Devices(gpus, vms, p.config.keep())
 	why := make(map[string]string, len(left))
 	for _, o := range left {
@@ -158,7 +164,9 @@ const mib = 1 << 20
 // all of it, as it would of a device that is not shared.
 func capacityOf(total, unit int64, f resource.Format) resourceapi.DeviceCapacity {
 	all, least := resource.NewQuantity(total, f), resource.NewQuantity(unit, f)
-	return resourceapi.DeviceCapacity{Value: *all, RequestPolicy: &resourceapi.CapacityRequestPolicy{
-		Default: all, ValidRange: &resourceapi.CapacityRequestPolicyRange{Min: least, Max: all, Step: least},
-	}}
+	valid := &resourceapi.CapacityRequestPolicyRange{Min: least, Max: all}
+	if total > unit { // the API server takes no step that leads beyond all
+		valid.Step = least
+	}
+	return resourceapi.DeviceCapacity{Value: *all, RequestPolicy: &resourceapi.CapacityRequestPolicy{Default: all, ValidRange: valid}}
 }

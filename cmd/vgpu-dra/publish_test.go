@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"vgpud/clock"
@@ -78,7 +80,7 @@ func newWorld(t *testing.T) *world {
 	if err := c.complete(); err != nil {
 		t.Fatal(err)
 	}
-	w.publisher = publisher{config: c, daemon: w.daemon, clock: &w.clock, log: slog.New(slog.DiscardHandler), publish: func(r resourceslice.DriverResources) error {
+	w.publisher = publisher{config: c, daemon: w.daemon, clock: &w.clock, log: slog.New(slog.DiscardHandler), counts: newCounts(prometheus.NewRegistry()), publish: func(r resourceslice.DriverResources) error {
 		names := ""
 		for _, d := range r.Pools["node1"].Slices[0].Devices {
 			share := d.Capacity[kubernetes.CapacityShare]
@@ -141,4 +143,14 @@ func TestDaemonGone(t *testing.T) {
 	want(t, "without a daemon", w.run(t, time.Minute), "")
 	w.daemon.err = nil
 	want(t, "with a daemon again", w.run(t, 2*time.Second), "gpu0:100 gpu1:100 ")
+}
+
+// TestLeastCapacity: the API server takes a step only if there is room for one above the least amount.
+func TestLeastCapacity(t *testing.T) {
+	for _, total := range []int64{1, 2, 100} {
+		valid := capacityOf(total, 1, resource.DecimalSI).RequestPolicy.ValidRange
+		if valid.Min.Value() != 1 || valid.Max.Value() != total || (valid.Step != nil) != (total > 1) {
+			t.Errorf("of %d: %+v", total, valid)
+		}
+	}
 }

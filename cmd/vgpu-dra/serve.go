@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 
@@ -17,6 +16,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceslice"
 
 	"vgpud/clock"
+	"vgpud/cmd/internal/service"
 	"vgpud/cmd/internal/systemd"
 	"vgpud/cmd/internal/version"
 	"vgpud/mediator/kubernetes"
@@ -41,24 +41,31 @@ func connect(c config) (clientset.Interface, error) {
 }
 
 // serve runs the driver as a service.
-func serve(ctx context.Context, c config, client clientset.Interface, d daemon, log *slog.Logger) error {
+func serve(ctx context.Context, c config, client clientset.Interface, d daemon, log *slog.Logger) (err error) {
 	// The kubelet makes its own directory; a driver makes what it has in there.
-	data := filepath.Join(c.KubeletDir, "plugins", kubernetes.Driver)
+	data := c.pluginDir()
 	if err := os.MkdirAll(data, 0o750); err != nil {
 		return fmt.Errorf("make the directory of the socket for the kubelet: %w", err)
 	}
+	registry := service.NewRegistry()
+	counts := newCounts(registry)
+	stopMetrics, err := service.ServeMetrics(c.Metrics, registry, log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stopMetrics()) }()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	helper, err := kubeletplugin.Start(ctx, &plugin{config: c, daemon: d, log: log},
+	helper, err := kubeletplugin.Start(ctx, &plugin{config: c, daemon: d, log: log, counts: counts},
 		kubeletplugin.DriverName(kubernetes.Driver), kubeletplugin.NodeName(c.Node), kubeletplugin.KubeClient(client),
-		kubeletplugin.RegistrarDirectoryPath(filepath.Join(c.KubeletDir, "plugins_registry")),
+		kubeletplugin.RegistrarDirectoryPath(c.registryDir()),
 		kubeletplugin.PluginDataDirectoryPath(data), kubeletplugin.HealthService(false))
 	if err != nil {
 		return fmt.Errorf("serve the kubelet: %w", err)
 	}
 	defer helper.Stop()
 	var rounds atomic.Uint64
-	p := publisher{config: c, daemon: d, clock: clock.Real{}, log: log, publish: func(r resourceslice.DriverResources) error {
+	p := publisher{config: c, daemon: d, clock: clock.Real{}, log: log, counts: counts, publish: func(r resourceslice.DriverResources) error {
 		return helper.PublishResources(ctx, r)
 	}}
 	var background sync.WaitGroup

@@ -28,7 +28,7 @@ func TestRPM(t *testing.T) {
 	}
 	r.run(command)
 	checkInstalled(r, "zsh/site-functions")
-	r.run("rpm --verify --nodeps vgpud vgpu-agent; systemctl is-enabled vgpu-agent")
+	r.run("rpm --verify --nodeps vgpud vgpu-agent vgpu-dra; systemctl is-enabled vgpu-agent")
 	if out, err := r.try("systemctl is-enabled vgpud"); err == nil {
 		t.Errorf("vgpud is enabled before its configuration knows the host's GPUs: %s", out)
 	}
@@ -36,7 +36,7 @@ func TestRPM(t *testing.T) {
 
 	const changed = "# An operator was here.\n"
 	r.add("/etc/vgpud/vgpud.yaml", changed)
-	r.run("rm -r /var/lib/vgpud; " + rpmHere + "-e vgpud vgpu-agent")
+	r.run("rm -r /var/lib/vgpud; " + rpmHere + "-e vgpud vgpu-agent vgpu-dra")
 	const saved = "/etc/vgpud/vgpud.yaml.rpmsave"
 	if !strings.HasSuffix(r.read(saved), changed) {
 		t.Errorf("%s has lost what the operator wrote", saved)
