@@ -217,7 +217,7 @@ func TestGPUsAreOpenedAtOnce(t *testing.T) {
 			o.Config.GPUs = append(o.Config.GPUs, c)
 		}
 		o.Config.Confinement.Mode = "off"
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		s, err := New(ctx, o)
 		cancel()
 		if missing >= 0 {
