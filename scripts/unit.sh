@@ -12,8 +12,9 @@ if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
 else
 	echo "note: no C compiler, so the tests run without the race detector" >&2
 fi
-# The whole-system tests start many processes and VMs: they come last, and each package alone.
-alone=$(go list ./e2e/{system,vm,libvirt,nvidia,cuda})
+# The whole-system tests start many processes and VMs: they come last, and two packages at a time,
+# because each waits about half of its time for its GPU.
+whole=$(go list ./e2e/{system,vm,libvirt,nvidia,cuda})
 # The tests that take longest start first, and the others run beside them.
 long=$(go list ./mediator/daemon ./accounting)
 # Models, policies, references and compilers without goroutines, simulations of parts that have
@@ -42,9 +43,7 @@ go build -o "$report" ./scripts/testreport
 status=0
 {
 	tested $plain || status=1
-	tested "${race[@]}" $long $(go list ./... | grep -vxF "$long" | grep -vxF "$alone" | grep -vxF "$plain" | grep -vxF vgpud/e2e/floors) || status=1
-	for package in $alone; do
-		tested "${race[@]}" "$package" || status=1
-	done
+	tested "${race[@]}" $long $(go list ./... | grep -vxF "$long" | grep -vxF "$whole" | grep -vxF "$plain" | grep -vxF vgpud/e2e/floors) || status=1
+	tested "${race[@]}" -p=2 $whole || status=1
 	exit "$status"
 } | "$report"
