@@ -85,7 +85,7 @@ func (s *scheduler) allocate(t *testing.T, shares int64) string {
 
 // publish has the scheduler see what a daemon offers.
 func (s *scheduler) publish(d *fakeDaemon) {
-	devices, _ := kubernetes.Devices(d.gpus, d.vms, capacity.Keep{})
+	devices, _ := kubernetes.Devices(d.gpus, capacity.Offers(d.gpus, d.vms, kubernetes.Engine, capacity.Keep{}))
 	node := "node1"
 	s.slices = []*resourceapi.ResourceSlice{{
 		ObjectMeta: meta.ObjectMeta{Name: "a"},

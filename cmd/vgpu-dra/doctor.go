@@ -158,7 +158,7 @@ func published(ctx context.Context, c config, client clientset.Interface, d *api
 			has[d.Name] = capacityPair{int(share.Value()), int(memory.Value() / mib)}
 		}
 	}
-	devices, left := kubernetes.Devices(gpus, vms, c.keep())
+	devices, left := kubernetes.Devices(gpus, capacity.Offers(gpus, vms, kubernetes.Engine, c.keep()))
 	for _, d := range devices {
 		all = append(all, checks.OfGPU(d.GPU, offered(has[d.Name], capacityPair{d.Share, d.MemoryMiB}, "")))
 		delete(has, d.Name)

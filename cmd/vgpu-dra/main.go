@@ -17,7 +17,6 @@ import (
 	"io"
 	"os"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/yaml"
@@ -79,8 +78,8 @@ It may start before the API server, the kubelet and vgpud, and they may come and
 
 // dryRun prints what would be published now. It asks the daemon alone.
 func dryRun(ctx context.Context, w io.Writer, c config, d daemon) error {
-	p := publisher{config: c, daemon: d, clock: clock.Real{}, log: service.LogTo(os.Stderr), counts: newCounts(prometheus.NewRegistry())}
-	devices, err := p.ask(ctx)
+	p := publisher{config: c, daemon: d, clock: clock.Real{}, log: service.LogTo(os.Stderr)}
+	devices, _, err := p.ask(ctx)
 	if err != nil {
 		return err
 	}

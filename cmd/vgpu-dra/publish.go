@@ -61,7 +61,7 @@ func (p *publisher) run(ctx context.Context, each func()) error {
 // not answered for a while: a pod that came here could not start.
 func (p *publisher) round(ctx context.Context) error {
 	now := p.clock.Now()
-	devices, err := p.ask(ctx)
+	devices, offers, err := p.ask(ctx)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -70,6 +70,7 @@ func (p *publisher) round(ctx context.Context) error {
 	switch {
 	case err == nil:
 		p.answered = now
+		p.counts.offers.Store(&offers)
 	case now-p.answered < p.config.DaemonGrace:
 		return nil
 	default:
@@ -92,21 +93,20 @@ func (p *publisher) round(ctx context.Context) error {
 	return nil
 }
 
-// ask asks the daemon what there is to offer.
-func (p *publisher) ask(ctx context.Context) ([]kubernetes.Device, error) {
+// ask asks the daemon what there is to offer: the devices, and what each GPU offers.
+func (p *publisher) ask(ctx context.Context) ([]kubernetes.Device, []capacity.Offer, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.config.Timeout)
 	defer cancel()
 	gpus, err := p.daemon.GPUs(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask vgpud: %w", err)
+		return nil, nil, fmt.Errorf("ask vgpud: %w", err)
 	}
 	vms, err := p.daemon.VMs(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("ask vgpud: %w", err)
+		return nil, nil, fmt.Errorf("ask vgpud: %w", err)
 	}
 	offers := capacity.Offers(gpus, vms, kubernetes.Engine, p.config.keep())
-	p.counts.offers.Store(&offers)
-	devices, left := kubernetes.Devices(gpus, vms, p.config.keep())
+	devices, left := kubernetes.Devices(gpus, offers)
 	why := make(map[string]string, len(left))
 	for _, o := range left {
 		why[o.GPU] = o.String()
@@ -115,7 +115,7 @@ func (p *publisher) ask(ctx context.Context) ([]kubernetes.Device, error) {
 		}
 	}
 	p.left = why
-	return devices, nil
+	return devices, offers, nil
 }
 
 // complain logs an error of the daemon's once.

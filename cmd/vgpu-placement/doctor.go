@@ -87,8 +87,7 @@ func providers(v agent.Preview) (all []ability.Ability) {
 		} else {
 			a = ability.Available("provider", "%s", strings.TrimPrefix(o.String(), o.GPU+": "))
 		}
-		a.GPU = o.GPU
-		all = append(all, a)
+		all = append(all, checks.OfGPU(o.GPU, a))
 	}
 	if len(v.Offers) == 0 {
 		all = append(all, checks.Needed(ability.Missing("provider", "vgpud has no GPU", "name the host's GPUs in vgpud.yaml")))
@@ -129,8 +128,6 @@ func orphans(ctx context.Context, n *connection, v agent.Preview) (all []ability
 }
 
 func orphan(vm api.VM) ability.Ability {
-	a := ability.Missing("instances", fmt.Sprintf("%s (instance %s) has a virtual GPU but no allocation", vm.Name, vm.DomainUUID),
-		fmt.Sprintf("see whether the instance is still there: openstack server show %s; if not, end its domain, or: vgpuctl delete vm %s", vm.DomainUUID, vm.Name))
-	a.GPU = vm.GPU
-	return a
+	return checks.OfGPU(vm.GPU, ability.Missing("instances", fmt.Sprintf("%s (instance %s) has a virtual GPU but no allocation", vm.Name, vm.DomainUUID),
+		fmt.Sprintf("see whether the instance is still there: openstack server show %s; if not, end its domain, or: vgpuctl delete vm %s", vm.DomainUUID, vm.Name)))
 }

@@ -39,10 +39,10 @@ type Device struct {
 // maxString is the longest string attribute that Kubernetes takes, in bytes.
 const maxString = 64
 
-// Devices returns the devices to offer, by the GPUs' names, and the GPUs that are not offered: those
-// that take no guests, and those of which nothing is left.
-func Devices(gpus []api.GPU, vms []api.VM, keep capacity.Keep) (devices []Device, left []capacity.Offer) {
-	for _, o := range capacity.Offers(gpus, vms, Engine, keep) {
+// Devices returns the devices that make offers of the GPUs, by the GPUs' names, and the offers of
+// those that are left out: those that take no guests, and those of which nothing is left.
+func Devices(gpus []api.GPU, offers []capacity.Offer) (devices []Device, left []capacity.Offer) {
+	for _, o := range offers {
 		// A capacity of which not even the least amount is left can't be published.
 		if o.Share.Free() < 1 || o.Memory.Free() < 1 {
 			left = append(left, o)

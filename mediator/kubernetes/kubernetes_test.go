@@ -51,7 +51,7 @@ func TestDevices(t *testing.T) {
 		"no memory": {gpu: gpu("gpu0"), vms: []api.VM{{GPU: "gpu0", Weight: 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			devices, left := Devices([]api.GPU{test.gpu}, test.vms, test.keep)
+			devices, left := Devices([]api.GPU{test.gpu}, capacity.Offers([]api.GPU{test.gpu}, test.vms, Engine, test.keep))
 			if diff := cmp.Diff(test.want, devices); diff != "" {
 				t.Errorf("devices (-want +got):\n%s", diff)
 			}
