@@ -406,7 +406,7 @@ func TestPolicyIsAskedWhenItWantsToBe(t *testing.T) {
 	s.sched.usePolicy("", w, false)
 	var wg sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
-	wg.Go(func() { s.sched.keepTime(ctx) })
+	wg.Go(func() { s.sched.keepTime(ctx, newClockAlarm(&s.clock)) })
 	want := func(kind fairshare.EventKind) {
 		t.Helper()
 		if ev := <-w.asked; ev.Kind != kind || ev.Phase != fairshare.NoPhase {

@@ -129,7 +129,7 @@ func (l *Loop) prepare(source statusSource, by Watching) (w watch, err error) {
 // Run watches the GPU and runs timers until ctx ends.
 func (l *Loop) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	wg.Go(func() { l.keepTime(ctx) })
+	wg.Go(func() { l.keepTime(ctx, &threadAlarm{log: l.o.Log}) })
 	defer wg.Wait()
 	for {
 		failed := l.watchUntilEnd(ctx)

@@ -12,7 +12,8 @@ import (
 // never. The scheduler's mu guards them.
 type timers struct {
 	policy, read time.Duration
-	// armed is the instant that a goroutine waits for, 0 for ever; rearm ends its wait.
+	// armed is the instant that a goroutine waits for, 0 for ever; rearm ends its wait, or its next
+	// one.
 	armed time.Duration
 	rearm func()
 }
@@ -80,18 +81,17 @@ func (s *Scheduler) RunTimers() {
 }
 
 // keepTime runs timers when they expire, until ctx ends.
-func (s *Scheduler) keepTime(ctx context.Context) {
+func (s *Scheduler) keepTime(ctx context.Context, a alarm) {
+	stop := context.AfterFunc(ctx, a.ring)
+	defer stop()
 	for ctx.Err() == nil {
-		wait, cancel := context.WithCancel(ctx)
+		reading := a.reading()
 		s.mu.Lock()
 		at := s.launches.timers.next()
-		s.launches.timers.armed, s.launches.timers.rearm = at, cancel
+		s.launches.timers.armed, s.launches.timers.rearm = at, a.ring
 		s.mu.Unlock()
-		if at == 0 {
-			<-wait.Done()
-		} else if s.o.Clock.WaitUntil(wait, at) == nil {
+		if a.wait(reading, at) {
 			s.RunTimers()
 		}
-		cancel()
 	}
 }
