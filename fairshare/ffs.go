@@ -46,6 +46,7 @@ type fairFirst struct {
 	last     time.Duration
 	perUnit  float64 // T of this round, in nanoseconds for a weight of 1
 	weights  float64 // ΣW that T is for
+	open     Turn
 }
 
 // epoch is the record of a guest.
@@ -62,9 +63,9 @@ type epoch struct {
 	cost                             time.Duration // O_i: the largest of its launches', or of its last ones
 
 	// By the newest state: the index of the next launch and of a running one, -1 for none; the
-	// number of its launches; and whether one of them is leaving.
-	next, running, launches int
-	leaving                 bool
+	// number of its launches, and of those of them that wait; and whether one of them is leaving.
+	next, running, launches, waiting int
+	leaving                          bool
 }
 
 func newFairFirst(o Options) *fairFirst {
@@ -85,6 +86,7 @@ func (p *fairFirst) Decide(now time.Duration, ev Event, st State) ([]Verdict, ti
 	next, holder := p.schedule(now, &st)
 	p.findPayer(holder)
 	p.losses.served = p.serves(&st)
+	p.openTurn(&st, holder)
 	return p.verdicts, next
 }
 
@@ -101,7 +103,7 @@ func (p *fairFirst) sync(st *State) {
 func (p *fairFirst) survey(now time.Duration, st *State) {
 	for i := range p.accounts.of {
 		e := &p.accounts.of[i]
-		e.next, e.running, e.launches, e.leaving = -1, -1, 0, false
+		e.next, e.running, e.launches, e.waiting, e.leaving = -1, -1, 0, 0, false
 	}
 	for i := range st.Launches {
 		l := &st.Launches[i]
@@ -113,6 +115,9 @@ func (p *fairFirst) survey(now time.Duration, st *State) {
 			e.cost = 0 // otherwise as it was with the last ones
 		}
 		e.cost = max(e.cost, l.cost())
+		if p.waits(st, l) {
+			e.waiting++
+		}
 		switch {
 		case l.Evicting:
 			e.leaving = true
@@ -254,7 +259,12 @@ func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Dura
 	}
 	p.take(now, l.Guest, 1)
 	p.losses.evict(t.running, l)
-	p.evict(l, everywhere, l.Guest, SpatialNotConsidered)
+	for i := range st.Launches {
+		// Those behind it have not begun, and cost no eviction of their own.
+		if o := &st.Launches[i]; o.Guest == l.Guest && o.Evictable && p.occupies(st, o) {
+			p.evict(o, everywhere, l.Guest, SpatialNotConsidered)
+		}
+	}
 	t.running, t.leaving = -1, true
 	return p.let(st, chosen)
 }
@@ -282,6 +292,7 @@ func (p *fairFirst) let(st *State, e *epoch) (next time.Duration, holder GuestID
 	p.turn = e.guest
 	p.run(&st.Launches[e.next])
 	e.running, e.next = e.next, -1
+	e.waiting--
 	if !p.contended(e) {
 		return 0, e.guest
 	}

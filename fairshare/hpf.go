@@ -22,6 +22,7 @@ package fairshare
 func newHPF(o Options) *ranked {
 	p := newFIFO(o)
 	p.anticipates()
+	p.handsOver = o.HandOver > 0
 	p.before = urgentThenShort
 	p.displaces = func(waiting, running entry) bool {
 		if waiting.Priority != running.Priority {

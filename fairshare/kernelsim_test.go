@@ -19,6 +19,12 @@ type kernel struct {
 	repeat  bool          // whether its guest launches it again when it is done
 	pause   time.Duration // before it launches it again
 	unknown bool          // whether the policy doesn't know its duration and eviction cost
+	// stream has the next one submitted while it runs, if it is the guest's turn, or else when it is
+	// done. Its executor announces one that can go to the GPU only.
+	stream bool
+
+	next   bool    // whether the next one was submitted
+	behind *kernel // the one before it, behind which it is on the GPU
 
 	left     float64       // of work, and of added costs
 	leftAt   time.Duration // when it will have left after it was told to; 0: it was not
@@ -53,6 +59,11 @@ type kernelSim struct {
 	watch   func(ev fairshare.Event, v []fairshare.Verdict) // called after each decision, before it is applied
 	evicted map[fairshare.GuestID]int                       // evictions by the guest for whose sake they were
 	lossy   func() bool                                     // whether a verdict is lost
+	turns   bool                                            // whether executors let launches run in their guests' turns
+	open    fairshare.Turn
+	until   time.Duration // end of open
+	went    int           // launches that ran without a verdict, and of them
+	wentOn  int           // those that were put behind another one
 }
 
 func newKernelSim(policy string, o fairshare.Options, guests ...fairshare.Guest) *kernelSim {
@@ -98,7 +109,7 @@ func (s *kernelSim) rates() (rates []float64, busy bool) {
 	clear(rates)
 	on, shared, blocked := 0, false, s.now < s.ready
 	for _, k := range s.here {
-		if !k.Running {
+		if !k.Running || k.behind != nil {
 			continue
 		}
 		busy = true
@@ -110,7 +121,7 @@ func (s *kernelSim) rates() (rates []float64, busy bool) {
 	}
 	for i, k := range s.here {
 		switch {
-		case !k.Running || k.Evicting:
+		case !k.Running || k.Evicting || k.behind != nil:
 		case k.BelowSM > 0:
 			rates[i] = float64(s.st.SMs-k.BelowSM) / float64(s.st.SMs)
 		case blocked:
@@ -201,17 +212,19 @@ func (s *kernelSim) has(id fairshare.GuestID) bool {
 // catchUp reports to the policy what has happened up to now.
 func (s *kernelSim) catchUp() {
 	for again := true; again; {
-		again = false
+		again = s.goOn()
 		for i, k := range s.here {
 			if k.Running && k.left < 0.5 {
 				s.here = slices.Delete(s.here, i, i+1)
 				k.finished, k.Running, k.Evicting, k.leftAt = s.now, false, false, 0
 				s.done = append(s.done, k)
-				if k.repeat {
-					twin := *k
-					twin.Launch = fairshare.Launch{Guest: k.Guest, Context: k.Context, Priority: k.Priority, Blocks: k.Blocks, PerSM: k.PerSM, Evictable: k.Evictable}
-					twin.at, twin.evicted = s.now+k.pause, 0
-					s.submit(&twin)
+				for _, o := range s.here {
+					if o.behind == k {
+						o.behind = nil
+					}
+				}
+				if k.repeat && !k.next {
+					s.submit(k.twin(s.now + k.pause))
 				}
 				s.decide(fairshare.Event{Kind: fairshare.Finished, Guest: k.Guest, Launch: k.ID})
 				again = true
@@ -237,6 +250,7 @@ func (s *kernelSim) catchUp() {
 			k := s.coming[0]
 			s.coming = s.coming[1:]
 			k.Arrived = s.now
+			s.goesByItself(k)
 			s.here = append(s.here, k)
 			s.decide(fairshare.Event{Kind: fairshare.Arrived, Guest: k.Guest, Launch: k.ID})
 			again = true
@@ -254,6 +268,10 @@ func (s *kernelSim) decide(ev fairshare.Event) {
 		s.st.Launches = append(s.st.Launches, k.Launch)
 	}
 	verdicts, next := s.policy.Decide(s.now, ev, s.st)
+	if s.turns {
+		s.open = s.policy.(fairshare.TurnTaker).Turn()
+		s.until = s.now + s.open.Lasts
+	}
 	s.asked = 0
 	if next > 0 {
 		s.asked = s.now + next
@@ -303,6 +321,9 @@ func (s *kernelSim) carryOut(v fairshare.Verdict) {
 		s.evicted[v.For]++
 		k.evicted++
 		k.leftAt = max(s.now, s.ready) + max(k.leave, 1)
+		if k.behind != nil {
+			k.leftAt = s.now + 1 // its blocks do nothing
+		}
 		if v.BelowSM >= s.st.SMs {
 			k.Evicting = true
 		}

@@ -268,6 +268,10 @@ type Options struct {
 	// AtOnce gives the GPU to a waiting launch as soon as the GPU is free, as in the papers, even
 	// if a more urgent launch is likely to come in a moment.
 	AtOnce bool
+	// HandOver is how long before the predicted end of a launch hpf lets another guest's next one
+	// run, so that the GPU need not wait for the host in between. Zero: when it has ended, as in the
+	// papers.
+	HandOver time.Duration
 	// Alone makes a more urgent launch wait for a running one that cannot be evicted. Otherwise
 	// both have the GPU, and the hardware has them take turns.
 	Alone bool

@@ -26,19 +26,29 @@ import (
 // slices as launches that can't be evicted.
 type ranked struct {
 	launchPolicy
-	book      launchTable[triplet]
+	book      launchTable[rankedLaunch]
 	options   Options
 	before    func(a, b entry) bool
 	displaces func(waiting, running entry) bool
 	// expects keeps the GPU free for a guest before a less urgent one gets it; nil: never.
 	expects *anticipation
 	broke   []GuestID // guests that may not cause the eviction they want now
+	holder  GuestID   // the guest that has the GPU, or had it last; 0: none
+	open    Turn
+	// handsOver reports whether the next launch is let run shortly before the running one ends.
+	handsOver bool
 }
 
 // entry is a launch with its times.
 type entry struct {
 	*Launch
 	*triplet
+}
+
+// rankedLaunch is what the policy knows of a launch.
+type rankedLaunch struct {
+	triplet
+	early bool // it was let run while another one was about to end
 }
 
 // newFIFO returns the policy of the hardware alone: a launch runs to completion, and the next is
@@ -74,6 +84,7 @@ func (p *ranked) Decide(now time.Duration, ev Event, st State) ([]Verdict, time.
 		p.expects.observe(now, &st)
 	}
 	next := p.schedule(now, &st)
+	p.openTurn(&st)
 	return p.verdicts, next
 }
 
@@ -98,7 +109,7 @@ func (p *ranked) times(now time.Duration, ev *Event, st *State) {
 	}
 }
 
-func (p *ranked) entry(st *State, i int) entry { return entry{&st.Launches[i], &p.book.of[i]} }
+func (p *ranked) entry(st *State, i int) entry { return entry{&st.Launches[i], &p.book.of[i].triplet} }
 
 // schedule lets the first waiting launch in rank run if the GPU is free or the launch displaces
 // those that run.
@@ -139,6 +150,11 @@ func (p *ranked) schedule(now time.Duration, st *State) (next time.Duration) {
 	if l := &st.Launches[running.best]; running.n == 1 && l.BelowSM > 0 {
 		p.run(l) // the launch that it left SMs to is gone
 	}
+	if running.n == 1 {
+		if wait := p.handOver(st, running.best); wait > 0 && (next == 0 || wait < next) {
+			next = wait
+		}
+	}
 	if wait := p.clear(now, st, running.best); wait > 0 && (next == 0 || wait < next) {
 		next = wait
 	}
@@ -153,7 +169,7 @@ func (p *ranked) clear(now time.Duration, st *State, best int) (wait time.Durati
 	b := p.entry(st, best)
 	for i := range st.Launches {
 		l := &st.Launches[i]
-		if i == best || !p.occupies(st, l) || !l.Evictable || l.BelowSM > 0 || !p.displaces(b, p.entry(st, i)) {
+		if i == best || !p.occupies(st, l) || !l.Evictable || p.book.of[i].early && l.Priority >= b.Priority || l.BelowSM > 0 || !p.displaces(b, p.entry(st, i)) {
 			continue
 		}
 		wait, ok := p.take(now, b.Guest, 1)
@@ -208,7 +224,7 @@ func (p *ranked) let(st *State, i int) {
 	if p.expects != nil {
 		p.expects.let(st.Launches[i].Guest)
 	}
-	p.book.of[i].running = true
+	p.book.of[i].running, p.book.of[i].early = true, false
 }
 
 // preempt takes from the running launches what the launch at head needs, and lets it run. If its

@@ -44,6 +44,7 @@ func BenchmarkCaps(b *testing.B) {
 		}
 		above, below := math.Inf(-1), math.Inf(-1)
 		r.windows(b, func(guest int, used, _ float64) {
+			b.Logf("guest %d used %.3f cap %.3f", guest, used, caps[guest])
 			above, below = max(above, used-caps[guest]), max(below, caps[guest]-used)
 		})
 		b.ReportMetric(100*above, "points-above")

@@ -89,7 +89,7 @@ func (s *Service) openDevice(ctx context.Context, c GPUConfig) (*device, error) 
 		d.features = s.o.Features(c.Kind)
 	}
 	d.loop, err = scheduler.OpenLoop(ctx, scheduler.Options{
-		Name: c.Name, Clock: s.clock, Log: s.log, Policy: c.Policy, PolicyOptions: fairshare.Options{MaxOverhead: c.MaxOverhead},
+		Name: c.Name, Clock: s.clock, Log: s.log, Policy: c.Policy, PolicyOptions: fairshare.Options{MaxOverhead: c.MaxOverhead, HandOver: scheduler.HandOver},
 		Control: c.control(), EvictionDeadline: s.o.Config.evictionDeadline(), BusyWait: c.busyWait(),
 	}, scheduler.LoopOptions{Open: open, Watching: watching, Pinned: s.pinned, CPU: s.cpu})
 	return d, err

@@ -8,6 +8,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/mediator/executor/preemption"
 	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -140,8 +141,13 @@ func (j *job) holdsBack(op abi.Opcode) bool {
 // letsNextGo reports whether a launch behind the job may go to the GPU now: the job is there as one
 // launch, and does all of its work unless it is told to leave.
 func (j *job) letsNextGo() bool {
-	return j.form != 0 && j.state == running && !j.run.evicted && j.relaunch.Launches() == 1 && j.run.corun == 0 &&
-		j.ch.x.o.Page.Mode() == ipc.ModeFree
+	switch {
+	case j.state != running || j.run.evicted:
+		return false
+	case j.form == 0:
+		return j.ch.x.o.Page.Mode() != ipc.ModeFree
+	}
+	return j.relaunch.Launches() == 1 && j.run.corun == 0
 }
 
 // isNext reports whether the order of the channel lets the job go to the GPU.
@@ -256,7 +262,8 @@ func (j *job) start() bool {
 	}
 	if !j.slot.Started() {
 		j.slot.SetEvictable(j.evictable())
-		if !j.slot.Start(x.o.Clock.Now()) {
+		inTurn := j.slot.State() != slotstate.Ready || !x.suspension.on && j.goesInTurn() && j.slot.Grant()
+		if !inTurn || !j.slot.Start(x.o.Clock.Now()) {
 			j.to(turnLost)
 			return true
 		}
@@ -408,6 +415,7 @@ func (j *job) finish(status abi.Status) {
 		ch.second = nil
 	} else {
 		ch.job, ch.second = ch.second, nil
+		ch.job.begins()
 	}
 }
 

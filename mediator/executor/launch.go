@@ -16,7 +16,7 @@ func launchWaits(c *command) bool {
 	x := c.ch.x
 	if x.o.Page.Mode() != ipc.ModeFree {
 		// A launch is announced when it could run.
-		return c.ch.busyOnGPU()
+		return c.ch.busyOnGPU() && !c.ch.letsNextGo()
 	}
 	if x.admitted < x.o.FetchLimit.Launches && x.admission.draining == nil {
 		return false
@@ -73,10 +73,10 @@ func launch(c *command, p *pending) error {
 	if asked.preempt.Form == 0 && uint64(l.ParamBytes) != f.attrs.ParamBytes {
 		return fmt.Errorf("%d bytes of parameters, the kernel has %d: %w", l.ParamBytes, f.attrs.ParamBytes, abi.StatusInvalidValue)
 	}
-	if asked.preempt.Form == 0 && c.ch.job != nil {
-		return errWaits // it could not be taken back from the GPU
-	}
 	urgency, ignored := x.launchUrgency(asked.prioritised, asked.priority)
+	if j := c.ch.job; j != nil && !j.isFollowedBy(asked.preempt.Form, urgency, x.estimate(f, &x.gl)) {
+		return errWaits
+	}
 	if asked.preempt.Form != 0 || x.o.Page.Mode() != ipc.ModeFree {
 		err = c.ch.newJob(p, f, &asked, urgency)
 	} else {

@@ -40,7 +40,16 @@ func (j *job) hasTurn() bool {
 		// after all.
 		return true
 	case slotstate.Ready:
-		return (free || x.goesAhead(j.urgency)) && !x.suspension.on && j.slot.Grant()
+		switch {
+		case x.suspension.on:
+			return false
+		case free || x.goesAhead(j.urgency):
+			return j.slot.Grant()
+		case j != j.ch.job:
+			// It takes its turn when it starts: the launch before it may be told to leave meanwhile.
+			return j.goesInTurn()
+		}
+		return j.goesInTurn() && j.slot.Grant()
 	default: // it has no slot
 		return free && !x.suspension.on
 	}

@@ -141,6 +141,14 @@ func (c Claim) Start(now time.Duration) bool {
 	return true
 }
 
+// Begin records that the launch, which was put on the GPU behind another one, has the GPU from now
+// on.
+func (c Claim) Begin(now time.Duration) {
+	if c.Started() {
+		c.slot.l.started.Store(max(int64(now), c.slot.l.started.Load()))
+	}
+}
+
 // Leave records that the launch left the GPU with work undone, or gave its turn up without having
 // started. used is its GPU time so far.
 func (c Claim) Leave(at, used time.Duration) {

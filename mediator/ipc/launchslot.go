@@ -33,7 +33,9 @@ type launchArea struct {
 	caused    atomic.Uint64
 	charged   atomic.Int64
 	pollLimit atomic.Uint32 // microseconds; zero with a daemon of an older version
-	_         [lineBytes - 28]byte
+	_         uint32
+	turn      atomic.Int64 // see Turn; zero with a daemon of an older version
+	_         [lineBytes - 40]byte
 
 	// Woken by exec; serve sleeps on it.
 	futex futexWord

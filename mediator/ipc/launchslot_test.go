@@ -515,3 +515,22 @@ func BenchmarkClaim(b *testing.B) {
 		c.Finish(2)
 	}
 }
+
+// TestTurn: executors read the turn that the daemon wrote. There is none on a page without launch
+// slots.
+func TestTurn(t *testing.T) {
+	p, err := NewControlPage()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	for _, want := range []Turn{{}, {Until: time.Hour}, {Until: time.Hour, Behind: true}, {Behind: true}, {Until: math.MaxInt64 / 2}, {}} {
+		if p.SetTurn(want); p.Turn() != want {
+			t.Errorf("%+v, want %+v", p.Turn(), want)
+		}
+	}
+	p.launches = nil
+	if p.SetTurn(Turn{Until: 1}); p.Turn() != (Turn{}) {
+		t.Errorf("without launch slots: %+v", p.Turn())
+	}
+}

@@ -85,7 +85,7 @@ func (l *Launch) Run(now time.Duration) bool {
 	switch {
 	case l.over || l.excluded != notExcluded:
 		return false
-	case l.slot.State == slotstate.Ready && l.shared.Run(l.slot.ID):
+	case l.slot.State == slotstate.Ready && (l.shared.Run(l.slot.ID) || l.wentByItself()):
 		l.slot.State, l.ahead = slotstate.ToRun, false
 		l.grant(now)
 		return true
@@ -98,6 +98,13 @@ func (l *Launch) Run(now time.Duration) bool {
 		return true
 	}
 	return false
+}
+
+// wentByItself reports whether the launch, which was ready when its slot was read, has gone to the
+// GPU since. It may have done so in its guest's turn.
+func (l *Launch) wentByItself() bool {
+	launch, state := l.shared.State()
+	return launch == l.slot.ID && state.OnGPU()
 }
 
 // Evict tells the launch to leave the SMs below belowSM by deadline, an instant; 0 is none. One

@@ -41,9 +41,9 @@ type guestQueue struct {
 	ended    [ipc.MaxLaunchSlots]uint64  // the number of the launch that was last seen to have ended, by slot
 	read     uint64                      // the newest read that included the guest
 	// needsVerdicts reports whether its launches wait for verdicts; timeLimit is how long one may
-	// run, 0 for ever.
-	needsVerdicts bool
-	timeLimit     time.Duration
+	// run, 0 for ever; inTurn reports whether they need none now.
+	needsVerdicts, inTurn bool
+	timeLimit             time.Duration
 	conduct
 }
 
@@ -71,11 +71,14 @@ type Guest struct {
 	// NoNews reports whether nothing says that a launch has come since the last read. Then only the
 	// slots of launches that the queue has are read.
 	NoNews bool
+	// InTurn reports whether it was the guest's turn at any time since the last read, so that a
+	// launch needed no verdict to go to the GPU.
+	InTurn bool
 }
 
 // goesAhead reports whether a launch that has just arrived goes to the GPU without a verdict.
 func (g *Guest) goesAhead(s *ipc.Launch) bool {
-	return g.Mode == ipc.ModeAhead && s.Priority >= g.Ceiling
+	return g.Mode == ipc.ModeAhead && s.Priority >= g.Ceiling && !(g.InTurn && s.State.OnGPU())
 }
 
 // MaxDuration bounds every duration that is read from shared memory.
@@ -169,7 +172,7 @@ func (q *Queue) readGuest(now time.Duration, g *Guest, report func(Change)) {
 		q.guests[g.ID] = gq
 	}
 	q.updateConduct(now, gq)
-	gq.read, gq.needsVerdicts, gq.timeLimit = q.reads, g.Mode != ipc.ModeFree, g.TimeLimit
+	gq.read, gq.needsVerdicts, gq.timeLimit, gq.inTurn = q.reads, g.Mode != ipc.ModeFree, g.TimeLimit, g.InTurn
 	unread := ^uint64(0)
 	if g.NoNews && !found {
 		unread = gq.tracked

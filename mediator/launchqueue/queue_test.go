@@ -465,3 +465,46 @@ func TestReannounce(t *testing.T) {
 	second.Abandon(0)
 	f.wantEvents("finished 1: 3", "finished 2: 3")
 }
+
+// TestLaunchInTurn: a launch that is on the GPU in its guest's turn had no need of a verdict, in
+// whichever mode; and one that the policy lets run meanwhile has its turn, too.
+func TestLaunchInTurn(t *testing.T) {
+	for _, mode := range []ipc.Mode{ipc.ModeByKernel, ipc.ModeAhead} {
+		for _, inTurn := range []bool{true, false} {
+			f := newFixture(t, 2)
+			for i := range f.guests {
+				f.guests[i].Mode, f.guests[i].InTurn = mode, inTurn
+			}
+			f.read()
+			f.submit(2, ipc.Launch{Priority: 15})
+			c := f.submit(1, ipc.Launch{Priority: 15})
+			c.Grant()
+			f.start(c)
+			f.read()
+			shown := " 2 1+"
+			if mode == ipc.ModeAhead && !inTurn {
+				shown = " 2 1" // until the policy lets it run
+			}
+			f.events()
+			if got := f.shown(); got != shown {
+				t.Errorf("mode %d, in turn %v: the policy is shown%s, want%s", mode, inTurn, got, shown)
+			}
+			if counted := f.queue.guests[1].ungrantedTime > 0; counted != (mode == ipc.ModeByKernel && !inTurn) {
+				t.Errorf("mode %d, in turn %v: counted as there without a verdict: %v", mode, inTurn, counted)
+			}
+		}
+	}
+	f := newFixture(t, 1)
+	f.guests[0].Mode, f.guests[0].InTurn = ipc.ModeByKernel, true
+	c := f.submit(1, ipc.Launch{})
+	f.wantEvents("arrived 1: 1")
+	l := f.queue.Find(1)
+	c.Grant()
+	if !l.Run(f.now) || c.State() != slotstate.ToRun {
+		t.Errorf("a launch that has gone by itself is not let run; it is %v", c.State())
+	}
+	f.start(c)
+	f.wantEvents()
+	c.Finish(ms)
+	f.wantEvents("finished 1:")
+}

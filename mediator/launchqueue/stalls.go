@@ -162,7 +162,7 @@ func (q *Queue) track(now time.Duration, l *Launch, before slotstate.State) {
 	if s != slotstate.ToRun && l.excluded == backedOff {
 		l.excluded = notExcluded // it is there, late as it was
 	}
-	l.granted = l.granted || !gq.needsVerdicts
+	l.granted = l.granted || !gq.needsVerdicts || gq.inTurn
 	if !l.granted && !l.ahead && !l.progress.ungranted {
 		l.progress.ungranted = true
 		gq.addUngranted(TurnLimit)

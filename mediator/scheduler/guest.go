@@ -140,6 +140,8 @@ type Guest struct {
 	evictions launchqueue.Histogram
 	// bell is the page's count of changed launches when its slots were last read.
 	bell uint32
+	// turned reports whether the guest had an open turn since its slots were last read.
+	turned bool
 
 	mu     sync.Mutex
 	orders Orders // with Bill and Terms

@@ -28,6 +28,7 @@ type launches struct {
 	evictionDeadline time.Duration
 	busyWait         busyWait
 	slots            []launchqueue.Guest // reused by readLaunches
+	holder           *Guest              // whose turn is open; nil: nobody's
 	look             inTurn              // whose slots are read in any case
 }
 
@@ -96,9 +97,9 @@ func (s *Scheduler) readSlots(guests []*Guest) {
 		l.slots = append(l.slots, launchqueue.Guest{
 			ID: g.id, Name: g.o.Name, Slots: g.o.Page, Mode: orders.Mode,
 			Ceiling: g.limit(orders.Terms).PriorityCeiling, TimeLimit: min(orders.TimeLimit, launchqueue.MaxDuration),
-			NoNews: bell == g.bell && !l.look.includes(i),
+			NoNews: bell == g.bell && !l.look.includes(i), InTurn: g.turned,
 		})
-		g.bell = bell
+		g.bell, g.turned = bell, g == l.holder
 	}
 	now := s.o.Clock.Now()
 	l.queue.Read(now, l.slots, func(c launchqueue.Change) { s.launchChanged(guests, c) })

@@ -309,6 +309,7 @@ func (s *Scheduler) decide(guests []*Guest, ev fairshare.Event) (changed bool) {
 		changed = changed || fresh
 		s.fresh[i] = fresh && s.suspends[i]
 	}
+	s.openTurn(guests, now)
 	s.carryOut(guests, verdicts, now)
 	return changed
 }

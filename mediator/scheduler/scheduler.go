@@ -156,6 +156,9 @@ func (s *Scheduler) Remove(g *Guest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removed = append(s.removed, g)
+	if s.launches.holder == g {
+		s.closeTurn(nil) // as long as its page is open
+	}
 	if g.o.Budget != nil {
 		// No round will charge it what it used in this one.
 		g.recent.executed = max(g.recent.executed, g.o.Executors.Activity(s.o.Clock.Now()).Counters.GPUTime)

@@ -124,14 +124,6 @@ func TestKickOnlyWhenWanted(t *testing.T) {
 	}
 }
 
-// TestWordsAreSwapped checks the words that a side writes before it reads one of the other side's.
-func TestWordsAreSwapped(t *testing.T) {
-	at, err := atonce.Stores(".", "put", "waiting", "completed", "wantKick")
-	if len(at) > 0 || err != nil {
-		t.Errorf("written by Store: %q, %v; see layout", at, err)
-	}
-}
-
 // TestSleepingConsumerIsKicked has the consumer go to sleep while the producer puts a launch.
 func TestSleepingConsumerIsKicked(t *testing.T) {
 	kicked, asleep := false, false

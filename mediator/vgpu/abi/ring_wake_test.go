@@ -11,14 +11,6 @@ import (
 // meeting is the time that the two sides of a ring are tried against each other.
 const meeting = 2 * time.Second
 
-// TestWordsAreSwapped checks the words that a side writes before it reads one of the other side's.
-func TestWordsAreSwapped(t *testing.T) {
-	at, err := atonce.Stores(".", "put", "kickAt", "roomAt", "interruptAt", "w")
-	if len(at) > 0 || err != nil {
-		t.Errorf("written by Store: %q, %v; see word", at, err)
-	}
-}
-
 // TestSleepingHostIsRung has the host go to sleep while the guest submits a command.
 func TestSleepingHostIsRung(t *testing.T) {
 	p := newSharedPair(t, 128)

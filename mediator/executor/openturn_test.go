@@ -1,0 +1,182 @@
+package executor
+
+import (
+	"runtime"
+	"testing"
+	"time"
+
+	"vgpud/gpu"
+	"vgpud/mediator/ipc"
+	"vgpud/mediator/ipc/slotstate"
+	"vgpud/mediator/vgpu/abi"
+)
+
+// steps lets the executor do what it can.
+func (r *rig) steps(suspended bool) {
+	for range 50 {
+		r.x.Step(suspended)
+		runtime.Gosched()
+	}
+}
+
+// TestLaunchGoesInTurn: a launch needs no verdict in its guest's turn, if it begins before the turn
+// ends and nothing else of the guest is on the GPU.
+func TestLaunchGoesInTurn(t *testing.T) {
+	const length = 10 * time.Millisecond
+	for _, test := range []struct {
+		name      string
+		lasts     time.Duration
+		prepare   func(r *rig)
+		suspended bool
+		goes      bool
+	}{
+		{name: "in turn", lasts: length, goes: true},
+		{name: "no turn"},
+		{name: "the turn is over", lasts: 1, prepare: func(r *rig) { r.x.o.Clock.(interface{ Advance(time.Duration) }).Advance(1) }},
+		{name: "another context has something there", lasts: length, prepare: func(r *rig) { r.page.Context(1).AddFetched() }},
+		{name: "the guest is suspended", lasts: length, suspended: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g := r.open()
+			fn := g.load(spinPTX, "spin")
+			sim := r.byKernel()
+			g.spin(fn, 1, 10)
+			r.x.Step(false)
+			if v := r.newest(); v.State != slotstate.Ready {
+				t.Fatalf("%v, want it ready", v.State)
+			}
+			if test.lasts > 0 {
+				r.page.SetTurn(ipc.Turn{Until: sim.Now() + test.lasts})
+			}
+			if test.prepare != nil {
+				test.prepare(r)
+			}
+			r.steps(test.suspended)
+			if got := r.newest().State; (got != slotstate.Ready) != test.goes {
+				t.Fatalf("it is %v", got)
+			}
+			r.runAll()
+			if com := g.receive(1)[0]; com.Status != abi.StatusOK {
+				t.Error(com.Status)
+			}
+		})
+	}
+}
+
+// TestLaunchGoesBehind: in its guest's turn one short launch is put on the GPU behind another, and
+// announced then; others are announced when the one before has ended.
+func TestLaunchGoesBehind(t *testing.T) {
+	const length = 10 * time.Millisecond
+	for _, test := range []struct {
+		name     string
+		expected time.Duration // of a launch; 0: unknown
+		turn     ipc.Turn      // from now on
+		ceiling  int
+		goes     bool
+	}{
+		{"in turn", 400 * time.Microsecond, ipc.Turn{Until: length, Behind: true}, 0, true},
+		{"not behind others", 400 * time.Microsecond, ipc.Turn{Until: length}, 0, false},
+		{"nothing is known of it", 0, ipc.Turn{Until: length, Behind: true}, 0, false},
+		{"two are long", 600 * time.Microsecond, ipc.Turn{Until: length, Behind: true}, 0, false},
+		{"the turn ends before it begins", 400 * time.Microsecond, ipc.Turn{Until: 400 * time.Microsecond, Behind: true}, 0, false},
+		{"it is less urgent than others may be", 400 * time.Microsecond, ipc.Turn{Until: length, Behind: true}, 1, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g := r.open()
+			fn := g.load(spinPTX, "spin")
+			f, err := r.x.functions.get(fn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.mean = test.expected
+			sim := r.byKernel()
+			r.page.SetTerms(ipc.Terms{Weight: 1, PriorityCeiling: test.ceiling})
+			test.turn.Until += sim.Now()
+			r.page.SetTurn(test.turn)
+			priority := abi.Attribute{ID: abi.AttributePriority}
+			l, params := launchOf(fn, 1, 20_000)
+			for range 3 {
+				g.send(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, priority)...)
+			}
+			r.x.Step(false)
+			live, want := r.launches(), 1
+			if test.goes {
+				want = 2
+			}
+			if n := r.page.Context(0).Outstanding(); len(live) != want || n != uint64(want) {
+				t.Fatalf("%d launches are announced and %d on the GPU, want %d", len(live), n, want)
+			}
+			for _, v := range live {
+				if v.State != slotstate.Running {
+					t.Errorf("launch %d is %v", v.ID, v.State)
+				}
+			}
+			// It has the GPU from when the one before has left it.
+			r.page.SetTurn(ipc.Turn{})
+			sim.Advance(time.Millisecond)
+			if test.goes {
+				r.stepUntil("the first has ended", func() bool { return len(r.launches()) == 1 })
+				if v := r.launches()[0]; v.ID != live[1].ID || v.Started != sim.Now() {
+					t.Errorf("launch %d began at %v, want the second, %d, at %v", v.ID, v.Started, live[1].ID, sim.Now())
+				}
+			}
+			for n := 0; n < 3; n, _ = g.com.Pending() {
+				r.runAll()
+				r.x.Step(false)
+				runtime.Gosched()
+			}
+			for i, com := range g.receive(3) {
+				if com.Status != abi.StatusOK {
+					t.Errorf("launch %d: %v", i, com.Status)
+				}
+			}
+		})
+	}
+}
+
+// TestTurnEndsWithTwo: two launches that are on the GPU in their guest's turn leave it when told, and
+// neither goes on by itself. They compute the same as one after the other.
+func TestTurnEndsWithTwo(t *testing.T) {
+	for _, k := range kernels {
+		t.Run(k.Form.String(), func(t *testing.T) {
+			r := newRig(t, gpu.ContextOptions{})
+			g := r.open()
+			fn := g.load(testdata(t, k.file), k.name)
+			f, err := r.x.functions.get(fn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := g.counting(800)
+			f.mean = 100 * time.Microsecond
+			sim := r.byKernel()
+			r.page.SetTurn(ipc.Turn{Until: sim.Now() + time.Second, Behind: true})
+			c.preemptible(g, fn, k, 400)
+			c.preemptible(g, fn, k, 300)
+			r.stepUntil("both are there", func() bool { return r.page.Context(0).Outstanding() == 2 })
+			r.page.SetTurn(ipc.Turn{})
+			r.evictAll(abi.EvictAll)
+			r.stepUntil("both have left", func() bool {
+				live := r.launches()
+				return len(live) == 2 && live[0].State == slotstate.Ready && live[1].State == slotstate.Ready
+			})
+			r.steps(false)
+			if n := r.page.Context(0).Outstanding(); n != 0 {
+				t.Errorf("%d launches are on the GPU out of turn", n)
+			}
+			for n := 0; n < 2; n, _ = g.com.Pending() {
+				r.runAll()
+				r.x.Step(false)
+				runtime.Gosched()
+			}
+			for i, com := range g.receive(2) {
+				if com.Status != abi.StatusOK {
+					t.Errorf("launch %d: %v", i, com.Status)
+				}
+			}
+			r.page.SetMode(ipc.ModeFree)
+			c.check()
+		})
+	}
+}
