@@ -169,12 +169,14 @@ func (p *ranked) clear(now time.Duration, st *State, best int) (wait time.Durati
 	b := p.entry(st, best)
 	for i := range st.Launches {
 		l := &st.Launches[i]
-		if i == best || !p.occupies(st, l) || !l.Evictable || p.book.of[i].early && l.Priority >= b.Priority || l.BelowSM > 0 || !p.displaces(b, p.entry(st, i)) {
+		if i == best || !p.occupies(st, l) || !l.Evictable || l.BelowSM > 0 || !p.displaces(b, p.entry(st, i)) {
 			continue
 		}
-		wait, ok := p.take(now, b.Guest, 1)
-		if !ok {
-			return wait
+		if p.book.of[i].early && l.Priority >= b.Priority {
+			continue // the best one was about to end
+		}
+		if left, ok := p.take(now, b.Guest, 1); !ok {
+			return left
 		}
 		p.evict(l, everywhere, b.Guest, SpatialNotConsidered)
 	}
