@@ -42,8 +42,8 @@ func instantOf(t time.Time) time.Duration {
 func (Real) Now() time.Duration { return startAt + time.Since(start) }
 
 // WaitUntil sleeps on a runtime timer; it may return a millisecond late, since the runtime waits in
-// whole milliseconds in a process that has nothing else to do. Code that
-// paces hardware sleeps on its own OS thread instead.
+// whole milliseconds in a process that has nothing else to do. Code that paces hardware sleeps on
+// its own OS thread instead.
 func (r Real) WaitUntil(ctx context.Context, t time.Duration) error {
 	d := t - r.Now()
 	if d <= 0 {
