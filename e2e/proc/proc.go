@@ -59,30 +59,6 @@ func Open(pid int) (map[string]string, error) {
 	return open, nil
 }
 
-// Stopped reports whether all threads of a process are stopped by a signal. The signal only asks them
-// to: on a busy host they may go on for a while after it was sent.
-func Stopped(pid int) (bool, error) {
-	dir := fmt.Sprintf("/proc/%d/task", pid)
-	threads, err := os.ReadDir(dir)
-	if err != nil {
-		return false, err
-	}
-	for _, thread := range threads {
-		stat, err := os.ReadFile(filepath.Join(dir, thread.Name(), "stat"))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // the thread has ended
-		}
-		if err != nil {
-			return false, err
-		}
-		// The state follows the program's name, which may have anything in it.
-		if i := bytes.LastIndex(stat, []byte(") ")); i < 0 || stat[i+2] != 'T' {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
 // clockTick is the unit of times in /proc, 1/USER_HZ, which is the same on all machines that Go
 // supports.
 const clockTick = 10 * time.Millisecond

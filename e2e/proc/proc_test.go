@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -37,37 +36,6 @@ func TestWhatProcessesDo(t *testing.T) {
 	}
 	if children, err := Children(os.Getpid()); err != nil || slices.Contains(children, pid) {
 		t.Errorf("the children afterwards are %v, %v", children, err)
-	}
-}
-
-// TestStopped stops a process and has it go on.
-func TestStopped(t *testing.T) {
-	child := exec.Command("sleep", "60")
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer child.Wait() // it is killed
-	defer child.Process.Kill()
-	for _, signal := range []os.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
-		if err := child.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		limit := time.NewTimer(time.Minute)
-		defer limit.Stop()
-		for stopped := signal != syscall.SIGSTOP; stopped != (signal == syscall.SIGSTOP); {
-			select {
-			case <-limit.C:
-				t.Fatalf("after %v it is stopped: %v", signal, stopped)
-			default:
-			}
-			var err error
-			if stopped, err = Stopped(child.Process.Pid); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if _, err := Stopped(-1); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no process: %v", err)
 	}
 }
 

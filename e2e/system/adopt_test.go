@@ -13,9 +13,9 @@ import (
 
 	"vgpud/cmd/vgpud/workload"
 	"vgpud/e2e/host"
-	"vgpud/e2e/proc"
 	"vgpud/gpu/corpus"
 	"vgpud/guestagent/driver"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 )
@@ -41,7 +41,7 @@ func newSilentScene(t *testing.T) *silentScene {
 	if err := s.h.Daemon.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	s.stop(s.before.PID)
+	proctest.Stop(t, s.before.PID)
 	s.resume = func() error { return unix.Kill(s.before.PID, unix.SIGCONT) }
 	t.Cleanup(func() {
 		if err := s.resume(); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -62,20 +62,6 @@ func newSilentScene(t *testing.T) *silentScene {
 		return nil
 	})
 	return s
-}
-
-// stop stops a process, and waits until all of its threads are.
-func (s *silentScene) stop(pid int) {
-	s.h.Until("a process to be stopped", func() error {
-		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-			return err
-		}
-		stopped, err := proc.Stopped(pid)
-		if err == nil && !stopped {
-			err = errors.New("threads of it go on")
-		}
-		return err
-	})
 }
 
 // launched is how and when a launch ended.
@@ -100,7 +86,7 @@ func TestAdoptSlowDaemon(t *testing.T) {
 	s := newSilentScene(t)
 	daemon := s.h.Daemon
 	stopped := time.Now()
-	s.stop(daemon.PID())
+	proctest.Stop(t, daemon.PID())
 	done := s.launch(t.Context())
 	late := false
 	select {

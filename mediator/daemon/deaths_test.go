@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/driver"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
 )
 
@@ -134,9 +135,7 @@ func TestStuckExecutor(t *testing.T) {
 	newJob(t, attach(t, v.Socket)).works()
 	executors := d.executors("a")
 	for _, pid := range executors {
-		if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+		proctest.Stop(t, pid)
 	}
 	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Fatal(err)
@@ -151,9 +150,7 @@ func TestStuckExecutor(t *testing.T) {
 func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
 	d := startDaemon(t, runDir(t))
 	v := d.create("a")
-	if err := unix.Kill(v.PID, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Stop(t, v.PID)
 	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}

@@ -4,8 +4,7 @@ import (
 	"errors"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
 )
 
@@ -25,7 +24,7 @@ func TestEngine(t *testing.T) {
 		t.Errorf("engines at first %q, after a restart %q, of another guest %q", v.Engine, placed, local)
 	}
 	d.stop()
-	signal(t, v.PID, unix.SIGSTOP)
+	proctest.Stop(t, v.PID)
 	d = startDaemon(t, dir)
 	until(t, "the guest is shown, and its engine", func() bool {
 		v := d.vm("placed")

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/statefile"
@@ -23,28 +23,6 @@ func signal(t *testing.T, pid int, s unix.Signal) {
 	if err := unix.Kill(pid, s); err != nil {
 		t.Fatal(err)
 	}
-	if s == unix.SIGSTOP {
-		until(t, "a process has stopped", func() bool { return stopped(t, pid) })
-	}
-}
-
-// stopped reports whether all threads of a process are: a signal only asks them to stop.
-func stopped(t *testing.T, pid int) bool {
-	t.Helper()
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range threads {
-		stat, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, rest, ok := bytes.Cut(stat, []byte(") ")); !ok || rest[0] != 'T' {
-			return false
-		}
-	}
-	return true
 }
 
 // TestAdoptSilent: a guest whose process is stopped when the daemon starts is shown and suspended,
@@ -54,7 +32,7 @@ func TestAdoptSilent(t *testing.T) {
 	d := startDaemon(t, dir)
 	silent, other := d.create("silent"), d.create("other")
 	d.stop()
-	signal(t, silent.PID, unix.SIGSTOP)
+	proctest.Stop(t, silent.PID)
 	d = startDaemon(t, dir)
 	if v := d.vm("other"); v.Silent != "" || v.PID != other.PID {
 		t.Errorf("the other guest is %+v", v)
@@ -106,7 +84,7 @@ func TestGuestsKnowTheDaemonLives(t *testing.T) {
 	if lives() {
 		t.Error("without a daemon one seems to live")
 	}
-	signal(t, v.PID, unix.SIGSTOP)
+	proctest.Stop(t, v.PID)
 	d = startDaemon(t, dir)
 	if d.vm("silent").Silent == "" || !lives() {
 		t.Error("a guest that was not met does not know that the daemon lives")
@@ -129,7 +107,7 @@ func TestAdoptSilentDeleted(t *testing.T) {
 	d := startDaemon(t, dir)
 	v := d.create("silent")
 	d.stop()
-	signal(t, v.PID, unix.SIGSTOP)
+	proctest.Stop(t, v.PID)
 	d = startDaemon(t, dir)
 	if err := d.client.DeleteVM(t.Context(), "silent"); err == nil {
 		t.Error("it was ended without force")

@@ -5,10 +5,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
-	"github.com/google/go-cmp/cmp"
-
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
 )
@@ -190,9 +190,7 @@ func TestSpareDiesWithSetup(t *testing.T) {
 	b, now := warmExecutors(t)
 	create(t, b, vgpu.ContextRef{Slot: 0, Generation: 1}, 0)
 	spare := awaitSpare(t, b, now)
-	if err := unix.Kill(spare, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	proctest.Stop(t, spare)
 	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 1, Generation: 1}})
 	p := b.process(1)
 	await(t, "the spare executor has the setup", func() bool {
