@@ -305,7 +305,7 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 	s.mu.Lock()
 	s.processes[saved.PID] = proc
 	s.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), contactLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), readyLimit)
 	defer cancel()
 	g, err = s.adopt(ctx, dir, saved, nil)
 	if err != nil {

@@ -25,7 +25,7 @@ func TestEngine(t *testing.T) {
 	}
 	d.stop()
 	proctest.Stop(t, v.PID)
-	d = startDaemon(t, dir)
+	d = startDaemonAtOnce(t, dir)
 	until(t, "the guest is shown, and its engine", func() bool {
 		v := d.vm("placed")
 		return v.Silent != "" && v.Engine == "nova"

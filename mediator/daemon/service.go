@@ -97,6 +97,8 @@ type Service struct {
 	// no guest is to be adopted any more.
 	silent  map[string]*silentGuest
 	leaving bool
+	// contactLimit is [contactLimit], except in tests that have no use for the wait.
+	contactLimit time.Duration
 	// watching reports whether the guests were billed for the time without a daemon that answered
 	// when this one started.
 	watching bool
@@ -123,7 +125,7 @@ var _ api.Host = (*Service)(nil)
 // New opens the GPUs.
 func New(ctx context.Context, o Options) (_ *Service, err error) {
 	s := &Service{
-		o: o, clock: clock.Real{}, quit: make(chan struct{}),
+		o: o, clock: clock.Real{}, quit: make(chan struct{}), contactLimit: contactLimit,
 		guests: make(map[string]*guest), silent: make(map[string]*silentGuest), pending: make(map[string]*pendingVM),
 		lost: make(map[string]*lostVM), processes: make(map[int]*vmProcess),
 	}

@@ -175,7 +175,23 @@ func startDaemonConfigured(t *testing.T, dir string, change func(*Config)) *daem
 	return startDaemonThat(t, dir, idleGPU{}, statefile.Files{}, change, "gpu0")
 }
 
+// startDaemonAtOnce starts a daemon that does not wait for the guests of the last one.
+func startDaemonAtOnce(t *testing.T, dir string) *daemon {
+	t.Helper()
+	d := newDaemon(t, dir, idleGPU{}, statefile.Files{}, func(*Config) {}, "gpu0")
+	d.service.contactLimit = 0
+	d.run()
+	return d
+}
+
 func startDaemonThat(t *testing.T, dir string, device gpu.Monitor, files statefile.Files, change func(*Config), gpus ...string) *daemon {
+	t.Helper()
+	d := newDaemon(t, dir, device, files, change, gpus...)
+	d.run()
+	return d
+}
+
+func newDaemon(t *testing.T, dir string, device gpu.Monitor, files statefile.Files, change func(*Config), gpus ...string) *daemon {
 	t.Helper()
 	d := &daemon{t: t, device: device, files: files, config: Config{RunDir: dir, StateDir: dir, Socket: filepath.Join(dir, "vgpud.sock")}}
 	for _, name := range gpus {
@@ -188,24 +204,29 @@ func startDaemonThat(t *testing.T, dir string, device gpu.Monitor, files statefi
 	if d.service, err = New(t.Context(), d.options()); err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// run runs a new daemon until the test ends, and returns when its API answers.
+func (d *daemon) run() {
+	d.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan struct{}), make(chan error, 1)
 	go func() { done <- d.service.Run(ctx, func() { close(ready) }) }()
 	select {
 	case <-ready:
 	case err := <-done:
-		t.Fatal(err)
+		d.t.Fatal(err)
 	}
 	d.client = api.NewClient(d.config.Socket)
 	d.stop = sync.OnceFunc(func() {
 		d.client.Close()
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			d.t.Error(err)
 		}
 	})
-	t.Cleanup(d.stop)
-	return d
+	d.t.Cleanup(d.stop)
 }
 
 func (d *daemon) options() Options {

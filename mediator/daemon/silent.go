@@ -43,8 +43,7 @@ type silentGuest struct {
 }
 
 const (
-	// contactLimit is how long a daemon that starts waits for the guests of the last one, and how
-	// long the process of a new guest may take to introduce itself.
+	// contactLimit is how long a daemon that starts waits for the guests of the last one.
 	contactLimit = 5 * time.Second
 	// silentAfter is how long a guest may not answer until it is suspended.
 	silentAfter = time.Second
@@ -114,7 +113,7 @@ func (s *Service) adoptAll(ctx context.Context) error {
 		s.wg.Go(func() { s.contact(ctx, t) })
 		s.wg.Go(func() { s.keepSuspended(ctx, t) })
 	}
-	limit := time.NewTimer(contactLimit)
+	limit := time.NewTimer(s.contactLimit)
 	defer limit.Stop()
 	for late, i := false, 0; i < len(all) && !late; i++ {
 		select {

@@ -33,10 +33,8 @@ func TestAdoptSilent(t *testing.T) {
 	silent, other := d.create("silent"), d.create("other")
 	d.stop()
 	proctest.Stop(t, silent.PID)
-	d = startDaemon(t, dir)
-	if v := d.vm("other"); v.Silent != "" || v.PID != other.PID {
-		t.Errorf("the other guest is %+v", v)
-	}
+	d = startDaemonAtOnce(t, dir)
+	until(t, "the other guest is adopted", func() bool { v := d.vm("other"); return v.Silent == "" && v.PID == other.PID })
 	until(t, "the guest is shown, and suspended", func() bool {
 		v := d.vm("silent")
 		return v.Silent != "" && v.Suspended && v.PID == silent.PID && v.Socket == silent.Socket
@@ -85,7 +83,7 @@ func TestGuestsKnowTheDaemonLives(t *testing.T) {
 		t.Error("without a daemon one seems to live")
 	}
 	proctest.Stop(t, v.PID)
-	d = startDaemon(t, dir)
+	d = startDaemonAtOnce(t, dir)
 	if d.vm("silent").Silent == "" || !lives() {
 		t.Error("a guest that was not met does not know that the daemon lives")
 	}
@@ -93,7 +91,7 @@ func TestGuestsKnowTheDaemonLives(t *testing.T) {
 	if lives() {
 		t.Error("without the daemon that did not meet the guest, one seems to live")
 	}
-	d = startDaemon(t, dir)
+	d = startDaemonAtOnce(t, dir)
 	signal(t, v.PID, unix.SIGCONT)
 	until(t, "the guest is adopted", func() bool { return d.vm("silent").Silent == "" })
 	if !lives() {
@@ -108,7 +106,7 @@ func TestAdoptSilentDeleted(t *testing.T) {
 	v := d.create("silent")
 	d.stop()
 	proctest.Stop(t, v.PID)
-	d = startDaemon(t, dir)
+	d = startDaemonAtOnce(t, dir)
 	if err := d.client.DeleteVM(t.Context(), "silent"); err == nil {
 		t.Error("it was ended without force")
 	}
