@@ -16,6 +16,7 @@ import (
 	"vgpud/gpu/nvidia/cuda/cudatest"
 	"vgpud/gpu/nvidia/dispatch"
 	"vgpud/internal/memfd"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/vgpu/abi/eventqueue"
 )
@@ -225,11 +226,7 @@ func (x *eventFake) register(text, name string, param uint64) *eventqueue.Launch
 
 func (x *eventFake) await(what string, ok func() bool) {
 	x.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); runtime.Gosched() {
-		if time.Now().After(end) {
-			x.t.Fatalf("%s: not within two minutes", what)
-		}
-	}
+	proctest.Until(x.t, what, ok)
 }
 
 // fire launches an event.

@@ -4,13 +4,13 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"runtime"
 	"testing"
 	"time"
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft/machine"
 	"vgpud/internal/memfd"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/vgpu/abi/eventqueue"
 )
@@ -71,11 +71,7 @@ func (r *eventRig) fire(l *eventqueue.Launcher) {
 // await waits for a condition on memory that the GPU shares: it wakes nobody.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); runtime.Gosched() {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not within a minute", what)
-		}
-	}
+	proctest.Until(t, what, ok)
 }
 
 func (r *eventRig) complete(l *eventqueue.Launcher) {

@@ -23,6 +23,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/guestagent/driver"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
 	"vgpud/mediator/executor"
 	"vgpud/mediator/ipc"
@@ -317,16 +318,7 @@ func (d *daemon) executors(name string) map[int]int {
 // until waits until ask returns true.
 func until(t *testing.T, what string, ask func() bool) {
 	t.Helper()
-	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(2*ms)
-	defer limit.Stop()
-	defer again.Stop()
-	for !ask() {
-		select {
-		case <-again.C:
-		case <-limit.C:
-			t.Fatalf("never: %s", what)
-		}
-	}
+	proctest.Until(t, what, ask)
 }
 
 // ended reports whether a process is gone, or is a zombie.

@@ -2,13 +2,12 @@ package executor
 
 import (
 	"encoding/binary"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"vgpud/gpu"
 	"vgpud/internal/futex"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/vgpu/abi/eventqueue"
@@ -57,15 +56,8 @@ func (r *rig) fire(q *eventqueue.Launcher) {
 // complete waits for an event without stepping the executor, which has no part in it.
 func (r *rig) complete(q *eventqueue.Launcher) {
 	r.t.Helper()
-	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
-		if _, ok := q.Done(); ok {
-			q.Complete()
-			return
-		}
-		if time.Now().After(end) {
-			r.t.Fatal("the event does not end")
-		}
-	}
+	proctest.Until(r.t, "the event ends", func() bool { _, ok := q.Done(); return ok })
+	q.Complete()
 }
 
 // TestEventKernels registers a kernel twice and launches it with the executor standing still; the

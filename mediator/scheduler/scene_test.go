@@ -8,6 +8,7 @@ import (
 	"vgpud/accounting"
 	"vgpud/clock"
 	"vgpud/fairshare"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 )
 
@@ -170,14 +171,5 @@ func (s *scene) wantUsed(want ...time.Duration) {
 // until waits for something that other goroutines do.
 func until(t testing.TB, what string, ask func() bool) {
 	t.Helper()
-	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(2*ms)
-	defer limit.Stop()
-	defer again.Stop()
-	for !ask() {
-		select {
-		case <-again.C:
-		case <-limit.C:
-			t.Fatalf("never: %s", what)
-		}
-	}
+	proctest.Until(t, what, ask)
 }

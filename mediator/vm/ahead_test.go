@@ -208,14 +208,5 @@ func TestSpareDiesWithSetup(t *testing.T) {
 // await waits until ok returns true.
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(time.Millisecond)
-	defer limit.Stop()
-	defer again.Stop()
-	for !ok() {
-		select {
-		case <-again.C:
-		case <-limit.C:
-			t.Fatalf("never: %s", what)
-		}
-	}
+	proctest.Until(t, what, ok)
 }

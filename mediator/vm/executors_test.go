@@ -126,17 +126,8 @@ func testExecutors(t *testing.T) *executors {
 func create(t *testing.T, b *executors, ref vgpu.ContextRef, not int) (pid int) {
 	t.Helper()
 	b.CreateContext(vgpu.Context{ContextRef: ref})
-	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(time.Millisecond)
-	defer limit.Stop()
-	defer again.Stop()
 	slot := b.page.Context(ref.Slot)
-	for slot.State() != ipc.ContextReady || slot.PID() == not {
-		select {
-		case <-again.C:
-		case <-limit.C:
-			t.Fatalf("no executor: state %v, process %d", slot.State(), slot.PID())
-		}
-	}
+	await(t, "an executor for the context", func() bool { return slot.State() == ipc.ContextReady && slot.PID() != not })
 	return slot.PID()
 }
 

@@ -111,16 +111,7 @@ func TestContextsWaitForTheirGPU(t *testing.T) {
 	}
 	answer(t, serve, ipc.Place{Slot: 3, Generation: 5, GPU: 1, Number: 6, Granted: 100})
 	slot := b.pages[1].Context(3)
-	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(time.Millisecond)
-	defer limit.Stop()
-	defer again.Stop()
-	for slot.State() != ipc.ContextReady {
-		select {
-		case <-again.C:
-		case <-limit.C:
-			t.Fatalf("no executor where the context was placed: %v", slot.State())
-		}
-	}
+	await(t, "an executor where the context was placed", func() bool { return slot.State() == ipc.ContextReady })
 	if s := b.pages[0].Context(3).State(); s != ipc.ContextNone {
 		t.Errorf("an executor where the context was not placed: %v", s)
 	}

@@ -2,11 +2,12 @@ package vm
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"testing"
-	"time"
 
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -64,16 +65,7 @@ func TestChannelsEndWithAHungExecutor(t *testing.T) {
 	}
 	await := func(at int, v uint32) {
 		t.Helper()
-		limit, again := time.NewTimer(time.Minute), time.NewTicker(time.Millisecond)
-		defer limit.Stop()
-		defer again.Stop()
-		for read(at) != v {
-			select {
-			case <-again.C:
-			case <-limit.C:
-				t.Fatalf("register %#x is %d, want %d", at, read(at), v)
-			}
-		}
+		proctest.Until(t, fmt.Sprintf("register %#x is %d", at, v), func() bool { return read(at) == v })
 	}
 	write(abi.RegSelectVersion, uint32(abi.Newest))
 	write(abi.ContextSlot(0, abi.ContextControl), uint32(abi.ControlCreate))

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
@@ -169,16 +170,7 @@ func (g *movingGuest) ready(gpu int) bool {
 
 func (g *movingGuest) until(what string, done func() bool) {
 	g.t.Helper()
-	limit, again := time.NewTimer(2*time.Minute), time.NewTicker(time.Millisecond)
-	defer limit.Stop()
-	defer again.Stop()
-	for !done() {
-		select {
-		case <-again.C:
-		case <-limit.C:
-			g.t.Fatalf("never: %s", what)
-		}
-	}
+	proctest.Until(g.t, what, done)
 }
 
 // leave asks the context to leave.

@@ -4,15 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"runtime"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/internal/memfd"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/vgpu/abi"
 	"vgpud/mediator/vgpu/abi/eventqueue"
 	"vgpud/ptx"
@@ -228,11 +227,7 @@ func (b *bench) left() {
 
 func (b *bench) await(what string, ok func() bool) {
 	b.t.Helper()
-	for end := time.Now().Add(2 * time.Minute); !ok(); runtime.Gosched() {
-		if time.Now().After(end) {
-			b.t.Fatalf("%s: not within two minutes", what)
-		}
-	}
+	proctest.Until(b.t, what, ok)
 }
 
 func (b *bench) memory(n int) gpu.Ptr {
