@@ -48,6 +48,7 @@ func TestEveryPartOnASoftGPU(t *testing.T) {
 	hardwareOnly := map[string]bool{"suspend_ms": true, "resume_ms": true, "cuda_begin_ratio": true, "cuda_whole_ratio": true, "idle_watts": true, "python_operations_failed": true}
 	for _, p := range parts {
 		t.Run(p.name, func(t *testing.T) {
+			t.Parallel() // a part mostly waits, for windows to end and for what was killed
 			lacks := func(f report.File, id string) bool { return f.Row(id) == nil && !hardwareOnly[id] }
 			o := options{part: p.name, soak: usualSoak, kind: "soft", programs: programs, self: self}
 			o.tiny = true
