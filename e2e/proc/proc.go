@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -68,7 +69,7 @@ const clockTick = 10 * time.Millisecond
 func CPUTime(pid int) (time.Duration, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, fmt.Errorf("processor time: %w", err)
+		return 0, fmt.Errorf("processor time: %w", gone(err))
 	}
 	// The second field, the name, is in parentheses and may contain anything.
 	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
@@ -142,11 +143,20 @@ func CPUTimeOfThreads(pid int) (sum time.Duration, err error) {
 	return sum, nil
 }
 
+// gone makes the error of a file that was opened before its process ended, and read afterwards, that of
+// a file that does not exist.
+func gone(err error) error {
+	if errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
 // scheduled returns how long a thread has run, by its directory.
 func scheduled(dir string) (d time.Duration, err error) {
 	b, err := os.ReadFile(filepath.Join(dir, "schedstat"))
 	if err != nil {
-		return 0, fmt.Errorf("processor time: %w", err)
+		return 0, fmt.Errorf("processor time: %w", gone(err))
 	}
 	if _, err := fmt.Sscan(string(b), &d); err != nil {
 		return 0, fmt.Errorf("processor time: %s/schedstat: %w", dir, err)

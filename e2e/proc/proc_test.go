@@ -2,6 +2,8 @@ package proc
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -36,6 +38,30 @@ func TestWhatProcessesDo(t *testing.T) {
 	}
 	if children, err := Children(os.Getpid()); err != nil || slices.Contains(children, pid) {
 		t.Errorf("the children afterwards are %v, %v", children, err)
+	}
+}
+
+// TestReadOfWhatEnds reads a file that was opened before its process ended.
+func TestReadOfWhatEnds(t *testing.T) {
+	child := exec.Command("sleep", "60")
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.Open(fmt.Sprintf("/proc/%d/stat", child.Process.Pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait() // it was killed
+	_, err = f.Read(make([]byte, 1))
+	if err == nil || !errors.Is(gone(err), fs.ErrNotExist) {
+		t.Errorf("it reads %v, which is %v", err, gone(err))
+	}
+	if err := gone(io.ErrUnexpectedEOF); err != io.ErrUnexpectedEOF {
+		t.Errorf("another error becomes %v", err)
 	}
 }
 
