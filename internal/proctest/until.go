@@ -1,6 +1,7 @@
 package proctest
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,9 +21,8 @@ const (
 	unknownWait = 2 * time.Minute
 )
 
-// Until waits until ok returns true, and fails the test if that does not come. A busy machine is no
-// reason to fail, so the limit of 30 s does not count time in which threads of this process and its
-// descendants were ready to run and had no processor.
+// Until waits until ok returns true, and fails the test if that does not come within the limit of a
+// [Wait].
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for range 1000 { // most waits are short
@@ -31,21 +31,42 @@ func Until(t testing.TB, what string, ok func() bool) {
 		}
 		runtime.Gosched()
 	}
-	begin := time.Now()
-	var w unstarved
-	again, look := time.NewTicker(2*time.Millisecond), time.NewTicker(time.Second)
+	var w Wait
+	again := time.NewTicker(2 * time.Millisecond)
 	defer again.Stop()
-	defer look.Stop()
 	for !ok() {
-		select {
-		case <-again.C:
-		case <-look.C:
-			delays, err := runDelays(os.Getpid())
-			if all := time.Since(begin); w.add(all, delays) > waitLimit && (err == nil || all > unknownWait) || all > mostWait {
-				t.Fatalf("never: %s (waited %v, %v of that with processors; %v)", what, all.Round(time.Millisecond), w.used.Round(time.Millisecond), err)
-			}
+		<-again.C
+		if err := w.Over(); err != nil {
+			t.Fatalf("never: %s (%v)", what, err)
 		}
 	}
+}
+
+// Wait is the limit of a wait in a test, from the first call of Over on. A busy machine is no reason to
+// fail, so the limit of 30 s does not count time in which threads of this process and its descendants
+// were ready to run and had no processor. One goroutine uses it.
+type Wait struct {
+	begin, looked time.Time
+	unstarved     unstarved
+}
+
+// Over returns an error if the wait has taken too long.
+func (w *Wait) Over() error {
+	now := time.Now()
+	if w.begin.IsZero() {
+		w.begin = now
+	}
+	if now.Sub(w.looked) < time.Second {
+		return nil
+	}
+	w.looked = now
+	delays, err := runDelays(os.Getpid())
+	all := now.Sub(w.begin)
+	if free := w.unstarved.add(all, delays); free > waitLimit && (err == nil || all > unknownWait) || all > mostWait {
+		late := fmt.Errorf("waited %v, %v of that with processors", all.Round(time.Millisecond), free.Round(time.Millisecond))
+		return errors.Join(late, err)
+	}
+	return nil
 }
 
 // unstarved counts the time in which no thread waited for a processor.

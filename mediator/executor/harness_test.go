@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
@@ -17,6 +16,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/internal/memfd"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -289,9 +289,10 @@ L:
 
 func (r *rig) stepUntil(what string, done func() bool) {
 	r.t.Helper()
-	for i := 0; !done(); i++ {
-		if i > 1<<26 {
-			r.t.Fatal(fmt.Sprint("never: ", what))
+	var w proctest.Wait
+	for !done() {
+		if err := w.Over(); err != nil {
+			r.t.Fatalf("never: %s (%v)", what, err)
 		}
 		r.x.Step(false)
 		runtime.Gosched()

@@ -3,6 +3,7 @@ package executor
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"maps"
 	"os"
 	"runtime"
@@ -15,6 +16,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -82,10 +84,10 @@ func TestPrintedIsBounded(t *testing.T) {
 // await steps the executor until n completions wait, and fails the test if they don't come.
 func (g *guestEnd) await(n int) {
 	g.r.t.Helper()
-	until := time.Now().Add(20 * time.Second)
+	var w proctest.Wait
 	for {
 		got, err := g.com.Pending()
-		if err != nil || time.Now().After(until) {
+		if err = errors.Join(err, w.Over()); err != nil {
 			g.r.t.Fatalf("%d completions, want %d: %v", got, n, err)
 		}
 		if got >= n {

@@ -11,6 +11,7 @@ import (
 
 	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
@@ -166,9 +167,10 @@ func TestSleepersHearTheDaemon(t *testing.T) {
 	go func() { done <- r.x.Run(ctx) }()
 	until := func(what string, ok func() bool) {
 		t.Helper()
-		for i := 0; !ok(); i++ {
-			if i > 1<<28 {
-				t.Fatal("never: ", what)
+		var w proctest.Wait
+		for !ok() {
+			if err := w.Over(); err != nil {
+				t.Fatalf("never: %s (%v)", what, err)
 			}
 			runtime.Gosched()
 		}
