@@ -190,6 +190,7 @@ func (b *bounded) account(ev *Event, st *State) {
 	}
 	var given float64 // what the GPU gave to any guest, or had for it
 	n, keep := contenders(st), fade(ev.Length)
+	fading := quota.NewFading(keep)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		a := &b.of[i]
@@ -199,7 +200,7 @@ func (b *bounded) account(ev *Event, st *State) {
 			used: used, unused: unused, contended: othersContend(g, n), factor: factor, length: ev.Length, round: st.Round, turns: st.Slices.Max > 0, keep: keep,
 		})
 		if g.Active && a.watched {
-			a.need.Observe(quota.Seen{Used: used, Pauses: factor * float64(g.NoWork), Left: wasted, Suspended: g.Suspended}, keep)
+			a.need.Observe(quota.Seen{Used: used, Pauses: factor * float64(g.NoWork), Left: wasted, Suspended: g.Suspended}, fading)
 		}
 		if a.need.Saturates() {
 			unused = 0 // what it leaves is for want of its launches, and not of its work

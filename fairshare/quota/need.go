@@ -32,17 +32,22 @@ type Seen struct {
 // be known of it yet.
 const presumed = time.Millisecond
 
-// Observe adds a phase, after which earlier ones count keep times as much as before it.
-func (n *Need) Observe(s Seen, keep float64) {
+// Fading is how much a phase leaves of what was before it. It is the same for all guests.
+type Fading struct{ keep, long float64 }
+
+// NewFading returns the fading after a phase that leaves keep of what was before it.
+func NewFading(keep float64) Fading { return Fading{keep, math.Pow(keep, 1./longer)} }
+
+// Observe adds a phase.
+func (n *Need) Observe(s Seen, f Fading) {
 	if s.Suspended {
 		return
 	}
-	n.used = keep*n.used + s.Used
-	n.pauses = keep*n.pauses + s.Pauses
-	n.left = keep*n.left + s.Left
-	keep = math.Pow(keep, 1./longer)
-	n.long.used = keep*n.long.used + s.Used
-	n.long.left = keep*n.long.left + s.Left
+	n.used = f.keep*n.used + s.Used
+	n.pauses = f.keep*n.pauses + s.Pauses
+	n.left = f.keep*n.left + s.Left
+	n.long.used = f.long*n.long.used + s.Used
+	n.long.left = f.long*n.long.left + s.Left
 }
 
 // Demand returns the part of the GPU, 0 to 1, that the guest would use if it had the GPU for

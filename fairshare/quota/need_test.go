@@ -27,7 +27,7 @@ func TestNeedIsWhatAGuestUsesAlone(t *testing.T) {
 			} else {
 				seen += s.Used
 			}
-			n.Observe(s, math.Exp(-length/float64(250*time.Millisecond)))
+			n.Observe(s, NewFading(math.Exp(-length/float64(250*time.Millisecond))))
 			if got := n.Demand(); s.Suspended && got != before {
 				t.Fatalf("a suspension changed the demand from %v to %v", before, got)
 			}
@@ -48,7 +48,7 @@ func TestNeedOfPretence(t *testing.T) {
 		if got := n.Demand(); got != 1 {
 			t.Fatalf("demand %v of a new guest, want 1", got)
 		}
-		const keep = 0.9
+		keep := NewFading(0.9)
 		n.Observe(Seen{Left: float64(time.Millisecond)}, keep)
 		for range rapid.IntRange(0, 100).Draw(t, "phases") {
 			n.Observe(Seen{

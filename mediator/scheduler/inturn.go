@@ -4,7 +4,7 @@ package scheduler
 // have changed. Executors announce contexts and launches that come, so others need not be looked
 // for; but executors of older versions announce less, and hostile ones nothing. On a GPU with up to
 // this many guests every page is read in every round.
-const readInTurn = 32
+const readInTurn = 16
 
 // inTurn chooses the guests that are read in any case: the next ones in each round.
 type inTurn struct{ first, guests int }

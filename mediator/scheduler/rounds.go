@@ -20,6 +20,7 @@ func (s *Scheduler) PollEnded(p *accounting.Phase) (plan accounting.Plan) {
 		late := s.observeTails(guests, 0)
 		scale := s.tally.polled(p, late, s.suspendedUse())
 		s.charge(guests, scale, p.Length()+waiting-s.tally.unwatched)
+		s.updateShares(guests) // with what the quiet phase before added
 		changed := s.decide(guests, fairshare.Event{
 			Kind: fairshare.Tick, Phase: fairshare.PollPhase, Length: p.Length(), Watched: p.Length(), Spread: s.spread,
 		})
@@ -77,11 +78,12 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 		a, r, orders := g.o.Executors.Activity(now), &g.recent, g.current()
 		terms := g.limit(orders.Terms)
 		r.late, r.executed, r.outstanding = a.Counters.LateTime, a.Counters.GPUTime, a.Outstanding
-		st := fairshare.Guest{
+		s.state = append(s.state, fairshare.Guest{
 			ID: g.id, Key: g.o.Key, Suspended: orders.Suspend, Held: g.sanction == quota.Held, Weight: terms.Weight, Idle: p.Idle,
 			Quota: fairshare.Quota{Cap: terms.Cap, Guarantee: terms.Guarantee}, Groups: a.Working, Urgency: terms.PriorityCeiling,
-		}
-		s.usedIn(p, g, &st)
+		})
+		st := &s.state[len(s.state)-1]
+		s.usedIn(p, g, st)
 		s.load.Allocated += a.Grouped
 		if length > 0 {
 			worked := unknown
@@ -105,7 +107,6 @@ func (s *Scheduler) observeOf(guests []*Guest, p *accounting.Phase, length time.
 		if now-r.active < stayActive {
 			s.load.Active++
 		}
-		s.state = append(s.state, st)
 	}
 	s.leftIn(p)
 }
@@ -168,7 +169,6 @@ func (s *Scheduler) charge(guests []*Guest, scale float64, elapsed time.Duration
 		g.recent.used = keep*g.recent.used + bill
 		g.recent.elapsed = keep*g.recent.elapsed + float64(elapsed)
 	}
-	s.updateShares(guests)
 }
 
 // chargeBudget charges a guest's budgets up to what it was charged in all, and applies what they
