@@ -10,7 +10,9 @@ import "time"
 //
 // It is not done where it might matter that the choice was made early: for a launch that is less
 // urgent than the running one, whose guest is likely to submit another in a moment; and for one than
-// which other guests may have more urgent ones, since those would wait for both.
+// which other guests may have more urgent ones, since those would wait for both. Nor is it done for a
+// launch from which the next one of the running launch's guest would take the GPU again: then that
+// one would have to leave the GPU, and not only to give up a turn that it has not used yet.
 func (p *ranked) handOver(st *State, running int) (wait time.Duration) {
 	l := &st.Launches[running]
 	if !p.handsOver || st.CoRuns || l.BelowSM > 0 || l.Predicted <= 0 || l.Used >= 2*l.Predicted {
@@ -22,6 +24,11 @@ func (p *ranked) handOver(st *State, running int) (wait time.Duration) {
 	}
 	h := &st.Launches[head]
 	if h.Guest == l.Guest || h.Priority < l.Priority || lessUrgent(st, h.Guest) {
+		return 0
+	}
+	again := p.book.of[running].triplet
+	again.remaining, again.ran = again.predicted, 0
+	if p.displaces(entry{l, &again}, p.entry(st, head)) {
 		return 0
 	}
 	if left := l.Predicted - l.Used - p.options.HandOver; left > 0 {

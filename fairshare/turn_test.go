@@ -197,6 +197,8 @@ func TestHandOver(t *testing.T) {
 		{"of the same guest", nil, false, []fairshare.Launch{launch(1, 1*ms, 800*us), with(launch(2, 2*ms, 0), func(l *fairshare.Launch) { l.Guest = 1 })}, nil, 0},
 		{"a less urgent one", nil, false, []fairshare.Launch{with(launch(1, 1*ms, 800*us), func(l *fairshare.Launch) { l.Priority = 1 }), launch(2, 2*ms, 0)}, nil, 0},
 		{"a third guest may be more urgent", urgent, false, []fairshare.Launch{launch(1, 1*ms, 800*us), launch(2, 2*ms, 0)}, nil, 0},
+		{"one that leaves for the next of the running one's guest", nil, false, []fairshare.Launch{launch(1, 1*ms, 800*us), with(launch(2, 2*ms, 0), func(l *fairshare.Launch) { l.Evictable = true })}, nil, 0},
+		{"one that is not worth that", nil, false, []fairshare.Launch{launch(1, 1*ms, 800*us), with(launch(2, 1200*us, 0), func(l *fairshare.Launch) { l.Evictable = true })}, run2, 0},
 		{"kernels run side by side", nil, true, []fairshare.Launch{launch(1, 1*ms, 800*us), launch(2, 2*ms, 0)}, nil, 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -227,8 +229,8 @@ func TestHandedOverStays(t *testing.T) {
 		v, _ := p.Decide(now, fairshare.Event{Kind: fairshare.Arrived}, fairshare.State{Guests: guests(1, 1, 1), Launches: launches, SMs: 16})
 		return slices.Clone(v)
 	}
-	short := fairshare.Launch{ID: 1, Guest: 1, Running: true, Predicted: 1 * ms, Used: 800 * us}
-	long := fairshare.Launch{ID: 2, Guest: 2, Evictable: true, Predicted: 50 * ms}
+	short := fairshare.Launch{ID: 1, Guest: 1, Running: true, Predicted: 1 * ms, Used: 900 * us}
+	long := fairshare.Launch{ID: 2, Guest: 2, Evictable: true, Predicted: 1300 * us} // or it would not be let run
 	if diff := cmp.Diff([]fairshare.Verdict{verdictRun(2, 2)}, decide(0, short, long)); diff != "" {
 		t.Fatalf("-want +got:\n%s", diff)
 	}
@@ -236,7 +238,7 @@ func TestHandedOverStays(t *testing.T) {
 	if v := decide(1*us, short, long); len(v) > 0 {
 		t.Errorf("while the other ends: %+v", v)
 	}
-	third := fairshare.Launch{ID: 3, Guest: 3, Predicted: 1 * ms}
+	third := fairshare.Launch{ID: 3, Guest: 3, Predicted: 100 * us}
 	want := []fairshare.Verdict{verdictEvict(2, 2, 3, fairshare.SpatialTakesTurns), verdictRun(3, 3)}
 	if diff := cmp.Diff(want, decide(300*us, long, third)); diff != "" {
 		t.Errorf("a shorter one has come (-want +got):\n%s", diff)

@@ -36,9 +36,11 @@ type program struct {
 
 const (
 	// depth is how many kernels a program keeps submitted, and ahead how many of them the host has
-	// fetched to the GPU. Where launches wait for verdicts it has two in launch slots.
-	depth = 4
-	ahead = 2
+	// fetched to the GPU. Where launches wait for verdicts one has a launch slot, and in the guest's
+	// turn a second one behind it, if the two take no more than behindWork: see goOn.
+	depth      = 4
+	ahead      = 2
+	behindWork = time.Millisecond
 )
 
 // alone returns the part of the GPU that the program uses by itself while it computes.
@@ -112,23 +114,51 @@ func (g *guest) submit() {
 	case g.pause > 0:
 		most = 1
 	case g.w.byKernel:
-		most = ahead
+		most = 1
 	}
 	g.w.count()
 	for !g.idle && g.outstanding < most {
-		length := time.Duration(float64(g.length) * (0.99 + 0.02*g.w.rand.Float64()))
-		k := &kernel{guest: g, life: g.life, length: length, left: length}
-		k.launch.Tag = k
-		g.kernels = append(g.kernels, k)
-		g.outstanding++
-		if g.w.byKernel {
-			k.ask()
-		}
+		g.next()
 	}
 	g.fetch()
 	if g.w.byKernel {
 		g.w.changed()
 	}
+}
+
+// next submits a kernel.
+func (g *guest) next() *kernel {
+	length := time.Duration(float64(g.length) * (0.99 + 0.02*g.w.rand.Float64()))
+	k := &kernel{guest: g, life: g.life, length: length, left: length}
+	k.launch.Tag = k
+	g.kernels = append(g.kernels, k)
+	g.outstanding++
+	if g.w.byKernel {
+		k.ask()
+		if len(g.kernels) == 1 && g.inTurn(0) {
+			k.claim.Grant()
+		}
+	}
+	return k
+}
+
+// inTurn reports whether it is the guest's turn, and will be in a while.
+func (g *guest) inTurn(in time.Duration) bool {
+	return !g.suspended && g.w.m.Now()+in < g.page.Turn().Until
+}
+
+// goOn has the guest's next kernel go behind the one that is on the GPU, as executors do in their
+// guest's turn.
+func (g *guest) goOn() {
+	if g.idle || g.pause > 0 || len(g.kernels) != 1 || 2*g.length > behindWork || !g.page.Turn().Behind {
+		return
+	}
+	if k := g.kernels[0]; !k.fetched || k.claim.State() != slotstate.Running || !g.inTurn(k.left) {
+		return
+	}
+	g.w.count()
+	g.next().claim.Grant()
+	g.w.changed()
 }
 
 // fetch gives kernels to the GPU, unless the guest is suspended or its launches wait for verdicts.
@@ -179,6 +209,7 @@ func (k *kernel) obey() {
 			if k.life == g.life {
 				k.start()
 				k.claim.Start(w.m.Now())
+				g.goOn()
 			}
 		})
 	}

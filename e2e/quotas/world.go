@@ -65,7 +65,8 @@ func newWorld(policy string, seed uint64) (*world, error) {
 	var err error
 	w.scheduler, err = scheduler.New(scheduler.Options{
 		Name: "gpu0", Clock: worldClock{w.m}, Log: slog.New(slog.DiscardHandler), Policy: policy,
-		GPU: scheduler.GPU{Properties: gpu.Properties{SMs: sms}, Watch: watch},
+		PolicyOptions: fairshare.Options{HandOver: scheduler.HandOver},
+		GPU:           scheduler.GPU{Properties: gpu.Properties{SMs: sms}, Watch: watch},
 	})
 	if err != nil {
 		return nil, err
