@@ -47,6 +47,10 @@ type fairFirst struct {
 	perUnit  float64 // T of this round, in nanoseconds for a weight of 1
 	weights  float64 // ΣW that T is for
 	open     Turn
+	// ahead is [Options].HandOver, and tail the launch that ends while the next guest has its turn
+	// already; 0: none.
+	ahead time.Duration
+	tail  LaunchID
 }
 
 // epoch is the record of a guest.
@@ -69,7 +73,7 @@ type epoch struct {
 }
 
 func newFairFirst(o Options) *fairFirst {
-	p := &fairFirst{launchPolicy: launchPolicy{evictions: newEvictions(o.Evictions)}, overhead: o.MaxOverhead, losses: losses{had: lossPrior}}
+	p := &fairFirst{launchPolicy: launchPolicy{evictions: newEvictions(o.Evictions)}, overhead: o.MaxOverhead, ahead: o.HandOver, losses: losses{had: lossPrior}}
 	if p.overhead <= 0 {
 		p.overhead = maxOverhead
 	}
@@ -84,7 +88,7 @@ func (p *fairFirst) Decide(now time.Duration, ev Event, st State) ([]Verdict, ti
 	p.losses.sync(ev, &st)
 	p.survey(now, &st)
 	next, holder := p.schedule(now, &st)
-	p.findPayer(holder)
+	p.findPayer(&st, holder)
 	p.losses.served = p.serves(&st)
 	p.openTurn(&st, holder)
 	return p.verdicts, next
@@ -201,7 +205,7 @@ func (p *fairFirst) schedule(now time.Duration, st *State) (next time.Duration, 
 	if t == nil || t.running < 0 && t.next < 0 {
 		// Guests that run since another policy have their turns first.
 		for i := range p.accounts.of {
-			if e := &p.accounts.of[i]; e.running >= 0 {
+			if e := &p.accounts.of[i]; e.running >= 0 && !p.ends(&st.Launches[e.running]) {
 				p.length(true)
 				t, p.turn, e.credit = e, e.guest, p.epoch(e)
 				break
@@ -245,15 +249,25 @@ func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Dura
 	switch {
 	case !p.contended(t):
 		return 0, t.guest
+	}
+	soon, chosen := p.handOver(st, t, l)
+	if chosen != nil {
+		return p.let(st, chosen)
+	}
+	switch {
 	case t.credit > 0:
-		return p.until(t), t.guest
+		next = p.until(t)
+		if soon > 0 {
+			next = min(next, soon)
+		}
+		return next, t.guest
 	case !l.Evictable:
-		return 0, t.guest
+		return soon, t.guest
 	}
 	if wait, ok := p.ready(now, l.Guest, 1); !ok {
 		return wait, t.guest
 	}
-	chosen := p.choose(t)
+	chosen = p.choose(t)
 	if chosen == t {
 		return p.until(t), t.guest // the others are in debt
 	}
@@ -274,7 +288,7 @@ func (p *fairFirst) runs(now time.Duration, st *State, t *epoch) (next time.Dura
 func (p *fairFirst) clear(now time.Duration, st *State) {
 	for i := range st.Launches {
 		l := &st.Launches[i]
-		if l.Guest == p.turn || !l.Evictable || !p.occupies(st, l) {
+		if l.Guest == p.turn || p.ends(l) || !l.Evictable || !p.occupies(st, l) {
 			continue
 		}
 		if _, ok := p.take(now, l.Guest, 1); ok {
@@ -397,9 +411,16 @@ func (p *fairFirst) serves(st *State) LaunchID {
 }
 
 // findPayer finds the guest whose time it is until the next call: the one with a leaving launch,
-// otherwise the one that has the GPU.
-func (p *fairFirst) findPayer(holder GuestID) {
+// otherwise the one whose epoch's last launch ends, or else the one that has the GPU.
+func (p *fairFirst) findPayer(st *State, holder GuestID) {
 	p.payer, p.alone = holder, true
+	tail := p.tail
+	p.tail = 0
+	for i := range st.Launches {
+		if l := &st.Launches[i]; l.ID == tail && p.occupies(st, l) {
+			p.payer, p.alone, p.tail = l.Guest, false, tail
+		}
+	}
 	for i := range p.accounts.of {
 		e := &p.accounts.of[i]
 		if e.leaving {

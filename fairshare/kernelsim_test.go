@@ -59,11 +59,13 @@ type kernelSim struct {
 	watch   func(ev fairshare.Event, v []fairshare.Verdict) // called after each decision, before it is applied
 	evicted map[fairshare.GuestID]int                       // evictions by the guest for whose sake they were
 	lossy   func() bool                                     // whether a verdict is lost
+	queues  bool                                            // whether a launch that is let run beside another waits for its end
 	turns   bool                                            // whether executors let launches run in their guests' turns
 	open    fairshare.Turn
 	until   time.Duration // end of open
 	went    int           // launches that ran without a verdict, and of them
 	wentOn  int           // those that were put behind another one
+	early   int           // launches that were let run before another had ended
 }
 
 func newKernelSim(policy string, o fairshare.Options, guests ...fairshare.Guest) *kernelSim {
@@ -312,6 +314,12 @@ func (s *kernelSim) carryOut(v fairshare.Verdict) {
 		}
 		if k.started < 0 {
 			k.started = s.now
+		}
+		for _, o := range s.here {
+			if s.queues && o.Running && !o.Evicting {
+				k.behind = o
+				s.early++
+			}
 		}
 		k.Running, k.BelowSM = true, 0
 	case fairshare.Evict:

@@ -49,6 +49,9 @@ type entry struct {
 type rankedLaunch struct {
 	triplet
 	early bool // it was let run while another one was about to end
+	// before is its Used when it was let run, and queued how much of what was added since is the time
+	// that it then waited for the other one.
+	before, queued time.Duration
 }
 
 // newFIFO returns the policy of the hardware alone: a launch runs to completion, and the next is
@@ -226,7 +229,8 @@ func (p *ranked) let(st *State, i int) {
 	if p.expects != nil {
 		p.expects.let(st.Launches[i].Guest)
 	}
-	p.book.of[i].running, p.book.of[i].early = true, false
+	r := &p.book.of[i]
+	r.running, r.early, r.before, r.queued = true, false, st.Launches[i].Used, 0
 }
 
 // preempt takes from the running launches what the launch at head needs, and lets it run. If its

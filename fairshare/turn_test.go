@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 
 	"vgpud/fairshare"
@@ -167,6 +168,69 @@ func TestTurnsEndForUrgent(t *testing.T) {
 	})
 }
 
+// TestHandOverHoldsWeights tests that guests whose launches are let run shortly before the last one of
+// another's epoch ends have their weights under ffs: its time is still the other's.
+func TestHandOverHoldsWeights(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		weights := []float64{1, float64(rapid.IntRange(1, 4).Draw(t, "weight")), float64(rapid.IntRange(1, 4).Draw(t, "weight"))}
+		s := newKernelSim("ffs", fairshare.Options{HandOver: 250 * us}, guests(weights...)...)
+		s.queues = true
+		for g := range weights {
+			s.submit(&kernel{
+				Launch: fairshare.Launch{Guest: fairshare.GuestID(g + 1), Evictable: rapid.Bool().Draw(t, "evictable")}, repeat: true,
+				work:  time.Duration(rapid.IntRange(300, 2000).Draw(t, "kernel µs")) * us,
+				leave: time.Duration(rapid.IntRange(5, 100).Draw(t, "leave µs")) * us,
+			})
+		}
+		s.run(1200 * ms)
+		s.report(t)
+		sum, all := weights[0]+weights[1]+weights[2], s.had[1]+s.had[2]+s.had[3]
+		for g, w := range weights {
+			if share := float64(s.had[fairshare.GuestID(g+1)]) / float64(all); math.Abs(share-w/sum) > 0.02 {
+				t.Errorf("guest %d has %.3f, want %.3f; weights %v", g+1, share, w/sum, weights)
+			}
+		}
+		if s.early == 0 {
+			t.Error("no launch was let run early")
+		}
+	})
+}
+
+// TestEpochIsHandedOver tests when ffs lets the next guest's launch run: shortly before the last of an
+// epoch ends, and not before another one of the guest's would have its turn.
+func TestEpochIsHandedOver(t *testing.T) {
+	p, err := fairshare.New("ffs", fairshare.Options{HandOver: 250 * us})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// T = 200 µs / (0.1 · 2): an epoch is 1 ms, and worth an eviction to its last 100 µs.
+	launch := func(id fairshare.LaunchID, guest fairshare.GuestID, predicted, used time.Duration) fairshare.Launch {
+		return fairshare.Launch{ID: id, Guest: guest, Running: used > 0, Predicted: predicted, Used: used, EvictionCost: 100 * us}
+	}
+	waits := launch(2, 2, 1*ms, 0)
+	for _, step := range []struct {
+		name     string
+		at       time.Duration
+		launches []fairshare.Launch
+		want     []fairshare.Verdict
+		next     time.Duration
+	}{
+		{"the epoch begins", 0, []fairshare.Launch{launch(1, 1, 400*us, 0), waits}, []fairshare.Verdict{verdictRun(1, 1)}, 1 * ms},
+		{"another one will have its turn", 300 * us, []fairshare.Launch{launch(1, 1, 400*us, 300*us), waits}, nil, 700 * us},
+		{"that is the last", 400 * us, []fairshare.Launch{launch(3, 1, 550*us, 0), waits}, []fairshare.Verdict{verdictRun(1, 3)}, 600 * us},
+		{"not yet", 600 * us, []fairshare.Launch{launch(3, 1, 550*us, 200*us), waits}, nil, 100 * us},
+		{"soon", 710 * us, []fairshare.Launch{launch(3, 1, 550*us, 310*us), waits}, []fairshare.Verdict{verdictRun(2, 2)}, 0},
+		{"it ends", 940 * us, []fairshare.Launch{launch(3, 1, 550*us, 540*us), launch(2, 2, 1*ms, 1)}, nil, 0},
+		{"it has ended", 950 * us, []fairshare.Launch{launch(2, 2, 1*ms, 1)}, nil, 0},
+		{"the time since is guest 2's", 1250 * us, []fairshare.Launch{launch(2, 2, 1*ms, 300*us), launch(4, 1, 400*us, 0)}, nil, 450 * us},
+	} {
+		v, next := p.Decide(step.at, fairshare.Event{Kind: fairshare.Arrived}, fairshare.State{Guests: guests(1, 1), Launches: step.launches, SMs: 16})
+		if diff := cmp.Diff(step.want, v, cmpopts.EquateEmpty()); diff != "" || next != step.next {
+			t.Errorf("%s: next in %v, want %v; verdicts (-want +got):\n%s", step.name, next, step.next, diff)
+		}
+	}
+}
+
 // TestHandOver tests when hpf lets another guest's launch run before the running one has ended.
 func TestHandOver(t *testing.T) {
 	launch := func(id fairshare.LaunchID, predicted, used time.Duration) fairshare.Launch {
@@ -242,5 +306,30 @@ func TestHandedOverStays(t *testing.T) {
 	want := []fairshare.Verdict{verdictEvict(2, 2, 3, fairshare.SpatialTakesTurns), verdictRun(3, 3)}
 	if diff := cmp.Diff(want, decide(300*us, long, third)); diff != "" {
 		t.Errorf("a shorter one has come (-want +got):\n%s", diff)
+	}
+}
+
+// TestHandedOverCountsFromItsStart tests that the time for which a launch that was let run early waited
+// for another one is no part of what it has run.
+func TestHandedOverCountsFromItsStart(t *testing.T) {
+	p, err := fairshare.New("hpf", fairshare.Options{HandOver: 250 * us})
+	if err != nil {
+		t.Fatal(err)
+	}
+	launch := func(id fairshare.LaunchID, used time.Duration) fairshare.Launch {
+		return fairshare.Launch{ID: id, Guest: fairshare.GuestID(id), Running: used > 0, Predicted: 1 * ms, Used: used}
+	}
+	for i, step := range []struct {
+		launches []fairshare.Launch
+		want     time.Duration
+	}{
+		{[]fairshare.Launch{launch(1, 800*us), launch(2, 0)}, 0},
+		{[]fairshare.Launch{launch(2, 200*us), launch(3, 0)}, 750 * us},
+		{[]fairshare.Launch{launch(2, 500*us), launch(3, 0)}, 450 * us},
+	} {
+		_, next := p.Decide(time.Duration(i)*us, fairshare.Event{Kind: fairshare.Finished}, fairshare.State{Guests: guests(1, 1, 1), Launches: step.launches, SMs: 16})
+		if next != step.want {
+			t.Errorf("step %d: next in %v, want %v", i, next, step.want)
+		}
 	}
 }
