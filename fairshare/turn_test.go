@@ -222,7 +222,7 @@ func TestEpochIsHandedOver(t *testing.T) {
 		{"soon", 710 * us, []fairshare.Launch{launch(3, 1, 550*us, 310*us), waits}, []fairshare.Verdict{verdictRun(2, 2)}, 0},
 		{"it ends", 940 * us, []fairshare.Launch{launch(3, 1, 550*us, 540*us), launch(2, 2, 1*ms, 1)}, nil, 0},
 		{"it has ended", 950 * us, []fairshare.Launch{launch(2, 2, 1*ms, 1)}, nil, 0},
-		{"the time since is guest 2's", 1250 * us, []fairshare.Launch{launch(2, 2, 1*ms, 300*us), launch(4, 1, 400*us, 0)}, nil, 450 * us},
+		{"the time since is guest 2's", 1250 * us, []fairshare.Launch{launch(2, 2, 5*ms, 300*us), launch(4, 1, 400*us, 0)}, nil, 700 * us},
 	} {
 		v, next := p.Decide(step.at, fairshare.Event{Kind: fairshare.Arrived}, fairshare.State{Guests: guests(1, 1), Launches: step.launches, SMs: 16})
 		if diff := cmp.Diff(step.want, v, cmpopts.EquateEmpty()); diff != "" || next != step.next {
