@@ -136,8 +136,10 @@ func TestGuaranteeOfOneThatOnlyWaits(t *testing.T) {
 // TestGuaranteeOfOnesThatCome runs guests that come in the middle of phases in which the GPU was idle
 // before, and then only wait.
 func TestGuaranteeOfOnesThatCome(t *testing.T) {
-	for _, guests := range []int{8, 16} {
-		guaranteed(t, trialOf("hpf", guarantees, comeGo, guests, lengthByKernel))
+	for _, draw := range []uint64{0, 2} {
+		trial := &trial{policy: "hpf", quota: guarantees, load: comeGo, draw: draw, guests: 8, length: lengthByKernel}
+		trial.compose()
+		guaranteed(t, trial)
 	}
 }
 
