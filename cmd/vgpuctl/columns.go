@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -12,6 +13,9 @@ type column[T any] struct {
 	head  string
 	wide  bool // only with -o wide, and in CSV
 	value func(T) string
+	// unused reports whether the column says nothing of these items, so that -o wide leaves it out.
+	// CSV has it. nil is never.
+	unused func([]T) bool
 	// plain returns the value for programs, in CSV; nil returns what value does.
 	plain func(T) string
 }
@@ -56,6 +60,14 @@ func bytesColumn[T any](head, none string, n func(T) uint64) column[T] {
 func inWide[T any](columns ...column[T]) []column[T] {
 	for i := range columns {
 		columns[i].wide = true
+	}
+	return columns
+}
+
+// ifUsed leaves the columns out of -o wide where none of the items uses what they are about.
+func ifUsed[T any](uses func(T) bool, columns ...column[T]) []column[T] {
+	for i := range columns {
+		columns[i].unused = func(items []T) bool { return !slices.ContainsFunc(items, uses) }
 	}
 	return columns
 }

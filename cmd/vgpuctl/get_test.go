@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 
@@ -95,6 +96,21 @@ func TestEventReasonIsWide(t *testing.T) {
 		}
 		if strings.Contains(out.String(), "prints") != want || strings.Count(out.String(), `"reason"`) != strings.Count(out.String(), `"prints"`) {
 			t.Errorf("-o %s:\n%s", kind, out.String())
+		}
+	}
+}
+
+// TestEventColumns: -o wide shows what event kernels did where a guest has had any, and CSV always.
+func TestEventColumns(t *testing.T) {
+	for _, test := range []struct {
+		kind string
+		vm   api.VM
+		want bool
+	}{{"wide", api.VM{}, false}, {"wide", api.VM{Events: 1}, true}, {"wide", api.VM{EventsDropped: 1}, true}, {"csv", api.VM{}, true}, {"table", api.VM{Events: 1}, false}} {
+		vms := []api.VM{{}, test.vm}
+		heads, rows := vmTable.rows(&output.Format{Kind: test.kind}, vmTable.columns(vms), vms)
+		if got := slices.Contains(heads, "EVENTS") || slices.Contains(heads, "events"); got != test.want || len(rows[0]) != len(heads) {
+			t.Errorf("%s of %+v has the heads %q", test.kind, test.vm, heads)
 		}
 	}
 }

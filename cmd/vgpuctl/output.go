@@ -104,6 +104,9 @@ func (t *table[T]) rows(f *output.Format, columns []column[T], items []T) (heads
 	if f.Kind != "wide" && !csv {
 		columns = slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.wide })
 	}
+	if !csv {
+		columns = slices.DeleteFunc(slices.Clone(columns), func(c column[T]) bool { return c.unused != nil && c.unused(items) })
+	}
 	for _, c := range columns {
 		head := c.head
 		if csv {

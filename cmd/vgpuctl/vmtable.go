@@ -28,7 +28,7 @@ var vmColumns = slices.Concat([]column[api.VM]{
 	countColumn("KERNELS", func(v api.VM) uint64 { return v.Kernels }),
 	countColumn("EVICTIONS", func(v api.VM) uint64 { return v.Preemption.Evictions }),
 	countColumn("ERRORS", func(v api.VM) uint64 { return v.Errors }),
-}, inWide(
+}, inWide(slices.Concat([]column[api.VM]{
 	bytesColumn("MEMORY", "0B", func(v api.VM) uint64 { return v.MemoryUsedBytes }),
 	bytesColumn("LIMIT", "-", func(v api.VM) uint64 { return v.MemoryLimitBytes }),
 	numberColumn("CAP", ratio, func(v api.VM) float64 { return v.Cap }),
@@ -37,11 +37,16 @@ var vmColumns = slices.Concat([]column[api.VM]{
 	numberColumn("LATENCY", wanted, func(v api.VM) float64 { return v.Latency.Seconds() }),
 	textColumn("LAUNCHES", launches),
 	textColumn("HELD-BACK", heldBack),
+}, ifUsed(hasEvents,
 	countColumn("EVENT-KERNELS", func(v api.VM) int { return len(v.EventKernels) }),
 	countColumn("EVENTS", func(v api.VM) uint64 { return v.Events }),
 	countColumn("DROPPED", func(v api.VM) uint64 { return v.EventsDropped }),
+), []column[api.VM]{
 	textColumn("DOMAIN", func(v api.VM) string { return v.Domain }),
-))
+})...))
+
+// hasEvents reports whether a guest has, or had, kernels that are started by events.
+func hasEvents(v api.VM) bool { return len(v.EventKernels) > 0 || v.Events > 0 || v.EventsDropped > 0 }
 
 // wanted formats a time that may be asked for; 0 means that it isn't.
 func wanted(seconds float64) string {
