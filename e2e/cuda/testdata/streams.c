@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-enum { LONG = 3000000 };
+enum { LONG = 1500000 }; /* 3.6 s */
 
 static CUfunction spin, fill, bump;
 static CUdeviceptr p;
@@ -63,7 +63,7 @@ static void legacy(void) {
   OK(cuStreamCreate(&t, CU_STREAM_DEFAULT));
   for (unsigned i = 1; i <= 5; i++) {
     OK(cuMemsetD32(p, 0, 1));
-    launch_spin(s, LONG / 10);
+    launch_spin(s, LONG / 20);
     launch_fill(s, i);
     launch_bump(NULL);
     launch_bump(t);
@@ -206,7 +206,7 @@ int main(void) {
   OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
   OK(cuMemsetD32(p, 0, 1));
   OK(cuCtxSynchronize());
-  launch_spin(s, LONG / 4);
+  launch_spin(s, LONG / 10);
   launch_fill(s, 99);
   OK(cuStreamDestroy(s));
   OK(cuCtxSynchronize());
