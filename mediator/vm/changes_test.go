@@ -2,10 +2,12 @@ package vm
 
 import (
 	"errors"
+	"os"
 	"testing"
 	"time"
 
 	"vgpud/clock"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
 )
@@ -17,7 +19,7 @@ func dialAsDaemon(t *testing.T, path string) *ipc.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := conn.ReceiveWithin(2 * time.Minute)
+	m, err := receive(conn)
 	if err != nil || m.Kind != ipc.KindHello {
 		t.Fatalf("first message %q, %v", m.Kind, err)
 	}
@@ -27,10 +29,24 @@ func dialAsDaemon(t *testing.T, path string) *ipc.Conn {
 	return conn
 }
 
+// receive receives a message, within the limit of a [proctest.Wait].
+func receive(conn *ipc.Conn) (ipc.Message, error) {
+	var w proctest.Wait
+	for {
+		m, err := conn.ReceiveWithin(time.Second)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return m, err
+		}
+		if over := w.Over(); over != nil {
+			return m, errors.Join(err, over)
+		}
+	}
+}
+
 // wantMessage waits for the next message.
 func wantMessage(t *testing.T, daemon *ipc.Conn, want ipc.Kind, what string) {
 	t.Helper()
-	if m, err := daemon.ReceiveWithin(2 * time.Minute); err != nil || m.Kind != want {
+	if m, err := receive(daemon); err != nil || m.Kind != want {
 		t.Fatalf("%s: the daemon receives %q, %v; want %q", what, m.Kind, err, want)
 	}
 }

@@ -68,7 +68,7 @@ func TestDaemonConnectsAfterAFailedAccept(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if m, err := conn.ReceiveWithin(time.Minute); err != nil || m.Kind != ipc.KindHello {
+	if m, err := receive(conn); err != nil || m.Kind != ipc.KindHello {
 		t.Errorf("received %v, %v", m.Kind, err)
 	}
 }

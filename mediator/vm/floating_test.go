@@ -2,7 +2,6 @@ package vm
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -51,7 +50,7 @@ func floatingExecutors(t *testing.T) (b *executors, dial func() *ipc.Conn) {
 func next(t *testing.T, conn *ipc.Conn, kind ipc.Kind, v any) {
 	t.Helper()
 	for {
-		m, err := conn.ReceiveWithin(2 * time.Minute)
+		m, err := receive(conn)
 		if err != nil {
 			t.Fatalf("wait for %s: %v", kind, err)
 		}

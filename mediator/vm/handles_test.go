@@ -120,7 +120,7 @@ func TestHandlesReachEveryDaemon(t *testing.T) {
 	}
 	wantHandles := func(conn *ipc.Conn, slot, files int) {
 		t.Helper()
-		m, err := conn.ReceiveWithin(2 * time.Minute)
+		m, err := receive(conn)
 		if err != nil {
 			t.Fatal(err)
 		}
