@@ -73,11 +73,14 @@ func settled(t *testing.T, b *executors) int {
 	if sp == nil {
 		return 0
 	}
-	select {
-	case <-sp.settled:
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the spare executor is not settled")
-	}
+	await(t, "the spare executor is settled", func() bool {
+		select {
+		case <-sp.settled:
+			return true
+		default:
+			return false
+		}
+	})
 	return spareOf(b)
 }
 

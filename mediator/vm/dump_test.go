@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/sandbox"
 	"vgpud/mediator/vgpu"
 )
@@ -78,16 +79,19 @@ func TestStuckExecutorTellsWhatItWaitsFor(t *testing.T) {
 			b.log = slog.New(LimitLog(records{slog.DiscardHandler, logged}, &now))
 			await := func(message string) (seen []slog.Record) {
 				t.Helper()
-				limit := time.NewTimer(2 * time.Minute)
-				defer limit.Stop()
+				var w proctest.Wait
+				look := time.NewTicker(time.Second)
+				defer look.Stop()
 				for {
 					select {
 					case r := <-logged:
 						if seen = append(seen, r); r.Message == message {
 							return seen
 						}
-					case <-limit.C:
-						t.Fatalf("no %q is logged", message)
+					case <-look.C:
+						if err := w.Over(); err != nil {
+							t.Fatalf("no %q is logged: %v", message, err)
+						}
 					}
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"vgpud/internal/proctest"
 	"vgpud/mediator/vgpu"
 )
 
@@ -65,8 +66,9 @@ func TestExecutorOutput(t *testing.T) {
 	logged := make(chan slog.Record, 1000)
 	b.log = slog.New(records{slog.DiscardHandler, logged})
 	b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 1, Generation: 1}})
-	limit := time.NewTimer(2 * time.Minute)
-	defer limit.Stop()
+	var w proctest.Wait
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
 	levels := make(map[string]slog.Level)
 	for {
 		select {
@@ -85,8 +87,11 @@ func TestExecutorOutput(t *testing.T) {
 			if last := attrOf(r, "last"); !strings.HasSuffix(last, "goroutine 399\nthe last word\n") || len(last) > keptBytes {
 				t.Errorf("last words %q", last)
 			}
-		case <-limit.C:
-			t.Fatal("the executor's death is not logged")
+		case <-look.C:
+			if err := w.Over(); err != nil {
+				t.Fatalf("the executor's death is not logged: %v", err)
+			}
+			continue
 		}
 		break
 	}

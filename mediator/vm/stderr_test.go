@@ -10,6 +10,8 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"vgpud/internal/proctest"
 )
 
 // loud is a guest's process that writes more than a pipe holds while nobody reads, and then makes
@@ -67,8 +69,20 @@ func TestLogOutlivesItsReader(t *testing.T) {
 	if err := errors.Join(cmd.Start(), pipes[0][1].Close(), pipes[1][1].Close()); err != nil {
 		t.Fatal(err)
 	}
-	limit := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }) // ends the reads below
-	defer limit.Stop()
+	read := make(chan struct{})
+	defer close(read)
+	go func() {
+		look := time.NewTicker(time.Second)
+		defer look.Stop()
+		for w := new(proctest.Wait); w.Over() == nil; {
+			select {
+			case <-read:
+				return
+			case <-look.C:
+			}
+		}
+		_ = cmd.Process.Kill() // ends the reads below
+	}()
 	answer := make([]byte, len("ready\n"))
 	for step := range 3 {
 		if _, err := io.ReadFull(out, answer); err != nil {
