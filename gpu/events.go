@@ -38,6 +38,14 @@ type EventKernels interface {
 	EventKernelCounts() ([]EventKernelCounts, error)
 }
 
+// EventPolling is an [EventKernels] whose kernels, while they are held, need no kicks if somebody else
+// looks at their doorbells. A kick goes through another process; a look does not.
+type EventPolling interface {
+	// PollEvents has rings of kernels that are parked ask for no kick, or ask for one again. It reports
+	// whether there are rings that were not taken. It is off when the hold ends.
+	PollEvents(on bool) (rung bool)
+}
+
 // EventTimes is an [EventKernels] that says when its event kernels had something on the GPU, which
 // nobody else does.
 type EventTimes interface {

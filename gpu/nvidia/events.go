@@ -19,7 +19,10 @@ import (
 	"vgpud/mediator/vgpu/abi/eventqueue"
 )
 
-var _ gpu.EventKernels = (*Context)(nil)
+var (
+	_ gpu.EventKernels = (*Context)(nil)
+	_ gpu.EventPolling = (*Context)(nil)
+)
 
 // eventKernels are a context's event kernels. Each has a stream of its own. Kernels that allow it
 // have a dispatcher, which launches their events on the GPU while it is there; those of others are
@@ -41,7 +44,8 @@ type eventKernels struct {
 	table  eventtable.Table
 	past   []span // of kernels that are gone
 	held   bool
-	parks  int // callers that keep everything off the GPU
+	polled bool // the doorbells, by whoever holds the events: rings need not kick
+	parks  int  // callers that keep everything off the GPU
 }
 
 // eventRow is a registered event kernel.
@@ -151,9 +155,30 @@ func (c *Context) HoldEvents(on bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.held = on
+	c.pollEvents(false)
 	c.stopDispatchers(on || e.parks > 0)
-	c.KickEvents()
+	if on || c.lookAtEvents() { // an urgent event does not wait for a goroutine to wake
+		c.KickEvents()
+	}
 	return nil
+}
+
+// PollEvents implements [gpu.EventPolling].
+func (c *Context) PollEvents(on bool) (rung bool) {
+	c.events.mu.Lock()
+	defer c.events.mu.Unlock()
+	return c.pollEvents(on)
+}
+
+// pollEvents is PollEvents for a caller that holds the events' mu.
+func (c *Context) pollEvents(on bool) (rung bool) {
+	c.events.polled = on && c.events.held
+	for i := range c.events.rows {
+		if r := c.events.rows[i].Load(); r != nil && (r.d == nil || !r.d.launched.Load()) {
+			rung = !r.arm() || rung
+		}
+	}
+	return rung
 }
 
 // stopDispatchers tells all dispatchers to leave, or no longer does.

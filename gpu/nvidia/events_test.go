@@ -366,6 +366,61 @@ func TestEventKernelsHeld(t *testing.T) {
 	}
 }
 
+// TestEventKernelsPolled: while whoever holds the events looks at doorbells, rings ask for no kick and
+// are told of at the end, also of a kernel whose dispatcher leaves only then. They are taken when the
+// hold ends, and later rings kick again.
+func TestEventKernelsPolled(t *testing.T) {
+	for _, text := range []string{eventsPTX, hostPTX} {
+		for _, early := range []bool{false, true} {
+			x := newEventFake(t, gpu.ContextOptions{})
+			x.idle.Store(true)
+			p := alloc(t, x.c, 8)
+			l := x.register(text, "add", uint64(p))
+			if x.c.PollEvents(true) || !l.Launch() {
+				t.Fatal("polled without a hold")
+			}
+			x.c.KickEvents()
+			x.complete(l)
+			if err := x.c.HoldEvents(true); err != nil {
+				t.Fatal(err)
+			}
+			gone := func() bool {
+				_ = x.c.turnEvents()
+				return !x.c.eventsBusy() && !x.counts().Resident
+			}
+			if early {
+				x.c.PollEvents(true)
+			}
+			x.await("nothing on the GPU", gone)
+			x.c.PollEvents(true)
+			if l.Launch() {
+				t.Error("a ring asks for a kick while the doorbells are polled")
+			}
+			if x.word(p) != 1 || !x.c.PollEvents(false) {
+				t.Error("a ring of a held kernel is not told of, or was taken")
+			}
+			if err := x.c.HoldEvents(false); err != nil {
+				t.Fatal(err)
+			}
+			x.complete(l)
+			x.await("the event's count", func() bool { return x.word(p) == 2 })
+			if err := x.c.HoldEvents(true); err != nil {
+				t.Fatal(err)
+			}
+			x.await("nothing on the GPU", gone)
+			x.c.PollEvents(true)
+			if err := x.c.HoldEvents(false); err != nil {
+				t.Fatal(err)
+			}
+			if !l.Launch() {
+				t.Error("a ring asks for no kick after the hold")
+			}
+			x.c.KickEvents()
+			x.complete(l)
+		}
+	}
+}
+
 // TestUnregisterEventKernel: events that were rung for before end, later rings are stray, and the
 // number can be used again.
 func TestUnregisterEventKernel(t *testing.T) {

@@ -41,9 +41,14 @@ func (c *Context) serveEvents() {
 // turnEvents does what there is to do, and reports whether something is under way whose end it has to
 // notice.
 func (c *Context) turnEvents() (more bool) {
+	c.events.mu.Lock()
+	defer c.events.mu.Unlock()
+	return c.lookAtEvents()
+}
+
+// lookAtEvents is turnEvents for a caller that holds the events' mu.
+func (c *Context) lookAtEvents() (more bool) {
 	e := &c.events
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	if c.fault.Load() != nil {
 		c.dropRows()
 		return false
@@ -99,7 +104,7 @@ func (r *eventRow) look(held bool) (again bool) {
 		return false
 	case held:
 		if r.d == nil && len(r.flying) == 0 {
-			r.queue.Arm() // whoever holds the events asks whether some are pending
+			r.arm() // whoever holds the events asks whether some are pending
 		}
 		return len(r.flying) > 0
 	case r.d != nil && !r.ending:
@@ -120,7 +125,17 @@ func (r *eventRow) look(held bool) (again bool) {
 	if len(r.flying) > 0 {
 		return true
 	}
-	return !r.queue.Arm()
+	return !r.arm()
+}
+
+// arm asks for a kick with the next ring, unless the doorbells are polled, and reports whether there is
+// none yet. No dispatcher is there.
+func (r *eventRow) arm() (idle bool) {
+	if r.c.events.polled {
+		r.queue.Disarm()
+		return !r.queue.Pending()
+	}
+	return r.queue.Arm()
 }
 
 // fail poisons the context if a launch failed: its events would never end.
@@ -160,6 +175,9 @@ func (r *eventRow) taken() {
 	s := d.control.State(r.was)
 	r.takeLatencies(uint32(s.Ended))
 	r.queue.Resume(s)
+	if r.c.events.polled {
+		r.queue.Disarm() // the dispatcher had armed it
+	}
 }
 
 // takeLatencies counts the latencies of a dispatcher's events up to the number of those that have

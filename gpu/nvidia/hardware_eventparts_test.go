@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -100,4 +102,111 @@ func TestHardwareEventParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// forwardedPTX has a resident kernel that polls a word in GPU memory and answers in host memory. Every
+// 1,024 polls it looks whether it is to end.
+const forwardedPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry answer(.param .u64 at, .param .u64 doorbell) {
+	.reg .b64 %rd<6>;
+	.reg .b32 %r<8>;
+	.reg .pred %p;
+	ld.param.u64 %rd1, [at];
+	ld.param.u64 %rd2, [doorbell];
+	mov.u32 %r1, 0;
+	mov.u32 %r3, 0;
+poll:
+	ld.relaxed.sys.global.u32 %r5, [%rd2];
+	setp.ne.u32 %p, %r5, %r1;
+	@%p bra rung;
+	add.u32 %r3, %r3, 1;
+	and.b32 %r4, %r3, 1023;
+	setp.ne.u32 %p, %r4, 0;
+	@%p bra poll;
+	ld.relaxed.sys.global.u32 %r2, [%rd1+128];
+	setp.eq.u32 %p, %r2, 0;
+	@%p bra poll;
+	ret;
+rung:
+	mov.u32 %r1, %r5;
+	st.relaxed.sys.global.u32 [%rd1+384], %r1;
+	bra poll;
+}
+`
+
+// TestHardwareForwardedDoorbell reports how long a resident kernel takes to answer if it polls memory
+// of its GPU, to which a thread of the host that does nothing else forwards the doorbell through the
+// GPU's aperture (BAR1). TestHardwareEventParts has the same without forwarding.
+func TestHardwareForwardedDoorbell(t *testing.T) {
+	d := hardware(t)
+	var err error
+	if d.o.Kernel, err = Beneath(os.DirFS("/")); err != nil {
+		t.Skip(err)
+	}
+	d.readClock()
+	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := x.(*Context)
+	at, size, w := c.Window()
+	if w == nil {
+		t.Fatal("the context has no window")
+	}
+	f, mem := hostFile(t, hostPage)
+	p, err := c.MapHost(f, 0, mem, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ch := channelOf(t, c)
+	m, err := c.LoadModule([]byte(forwardedPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := m.Function("answer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	off := size - 4
+	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
+	params := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(p)), uint64(at)+off)
+	fence, err := ch.Launch(&gpu.Launch{Function: k, Grid: one, Block: one, Params: params})
+	if err != nil {
+		t.Fatal(err)
+	}
+	doorbell, answered, stop := abi.AtomicWord(mem, 0), abi.AtomicWord(mem, 384), abi.AtomicWord(mem, 128)
+	forwarded := make(chan struct{})
+	go func() {
+		defer close(forwarded)
+		runtime.LockOSThread()
+		for seen := uint32(0); stop.Load() == 0; {
+			if n := doorbell.Load(); n != seen {
+				seen = n
+				w.Store32(off, n)
+			}
+		}
+	}()
+	var took []time.Duration
+	for n := range uint32(5000) {
+		pause := rand.N(10 * time.Microsecond)
+		for from := time.Now(); time.Since(from) < pause; {
+		}
+		begin := time.Now()
+		doorbell.Swap(n + 1)
+		for answered.Load() != n+1 {
+			if time.Since(begin) > 10*time.Second {
+				t.Fatalf("no answer to %d", n)
+			}
+		}
+		took = append(took, time.Since(begin))
+	}
+	stop.Store(1)
+	<-forwarded
+	if o := ran(t, ch, fence, nil); o.Err != nil {
+		t.Fatal(o.Err)
+	}
+	slices.Sort(took)
+	t.Logf("forwarded through the aperture: p50 %v, p99 %v", took[len(took)/2], took[len(took)*99/100])
 }

@@ -18,9 +18,11 @@ import (
 const (
 	// defaultEventEntries is how many entries an event kernel's queue has if the guest does not say.
 	defaultEventEntries = 64
-	// eventWatch is how often a context's event kernels are looked at for what tells nobody: faults,
-	// and rings of those who can't kick.
-	eventWatch = 20 * time.Millisecond
+	// eventWatch is how often a context's event kernels are looked at for what tells nobody: faults, and
+	// that they have parked. Once they have, each look finds the next one twice as far off, up to
+	// parkedWatch: whoever rings kicks.
+	eventWatch  = 20 * time.Millisecond
+	parkedWatch = time.Second
 	// endingWatch is the same while a kernel is being unregistered.
 	endingWatch = time.Millisecond
 )
@@ -159,17 +161,27 @@ func (x *Executor) mapEvents(ek gpu.EventKernels) error {
 // watchEvents passes kicks on, notices faults, and has Step look again at kernels that end.
 func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 	kicks := abi.AtomicWord(x.o.Events, abi.EventKicksWord)
-	looked := x.o.Clock.Now()
+	wait := newRingWait(x, ek)
+	looked, watch := x.o.Clock.Now(), eventWatch
 	for ctx.Err() == nil {
 		seen := kicks.Load()
 		if x.eventsRung() {
+			wait.ended()
+			watch = eventWatch
 			if x.kickedEvents() {
 				ek.KickEvents()
 			}
 			x.do(func() { x.eventKernels.on = true })
 			x.eventKernels.told.on = true
 		}
-		limit := x.watchEventTurn()
+		state := x.watchEventTurn()
+		if state == eventsParked && wait.poll(ctx, seen) {
+			continue
+		}
+		limit := watch
+		if state == eventsOn || state == eventsLeaving {
+			limit = eventLooks
+		}
 		if x.eventKernels.ending.Load() > 0 {
 			limit = min(limit, endingWatch)
 			x.slot.Wake()
@@ -184,8 +196,12 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 		if err != nil {
 			continue // the GPU is lost, which others notice
 		}
+		there := slices.ContainsFunc(list, func(k gpu.EventKernelCounts) bool { return k.Resident || k.Started != k.Ended })
+		if watch = min(2*watch, parkedWatch); there {
+			watch = eventWatch
+		}
 		x.showEvents(list)
-		x.accountEvents(ek, slices.ContainsFunc(list, func(k gpu.EventKernelCounts) bool { return k.Resident || k.Started != k.Ended }))
+		x.accountEvents(ek, there)
 		if err := x.o.Context.Fault(); err != nil {
 			x.do(func() { x.fail(err) })
 			return

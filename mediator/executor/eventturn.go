@@ -349,18 +349,15 @@ func (x *Executor) kickedEvents() (free bool) {
 }
 
 // watchEventTurn looks at event kernels that have a slot, and at those that have none if the daemon
-// decides about something else now. It returns when to look again.
-func (x *Executor) watchEventTurn() time.Duration {
+// decides about something else now. It returns where they stand.
+func (x *Executor) watchEventTurn() eventState {
 	t := &x.eventKernels.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.slot.Held() || x.eventTurnStirs() {
 		x.advanceOrFail()
 	}
-	if t.state == eventsOn || t.state == eventsLeaving {
-		return eventLooks
-	}
-	return eventWatch
+	return t.state
 }
 
 // eventTurnStirs reports whether the daemon has decided something since the newest look.

@@ -49,9 +49,17 @@ func (l *longPoll) length(limit time.Duration) time.Duration {
 // pollLimit returns the limit for the wait that begins at now: what the daemon allows the guest,
 // divided among its executors. A daemon that is silent allows nothing.
 func (x *Executor) pollLimit(now time.Duration) time.Duration {
+	if len(x.channels) == 0 {
+		return 0
+	}
+	return x.pollShare(now)
+}
+
+// pollShare is pollLimit of an executor that has something to poll. Any goroutine may call it.
+func (x *Executor) pollShare(now time.Duration) time.Duration {
 	p := x.o.Page
 	limit := p.PollLimit()
-	if limit == 0 || len(x.channels) == 0 || p.Silent(now) {
+	if limit == 0 || p.Silent(now) {
 		return 0
 	}
 	return limit / time.Duration(max(p.Executors(), 1))

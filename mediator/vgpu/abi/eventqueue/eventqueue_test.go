@@ -160,6 +160,19 @@ func TestArm(t *testing.T) {
 	if !ring() || ring() {
 		t.Error("want a kick with the first ring after Arm, and none with the second")
 	}
+	for range 2 {
+		next(p)
+	}
+	p.Arm()
+	p.Disarm()
+	for range 3 {
+		if ring() {
+			t.Error("a ring kicks after Disarm")
+		}
+	}
+	if !p.Pending() {
+		t.Error("rings after Disarm are not there")
+	}
 }
 
 // TestSuccessor kills a launcher at each point of its work. The next goes on: events under way are

@@ -176,6 +176,10 @@ func (p *Poller) Arm() (idle bool) {
 	return p.doorbell.Load() == p.seen
 }
 
+// Disarm asks for no kick, however often it is rung: the caller looks at Pending, or at the words that
+// it is known by.
+func (p *Poller) Disarm() { p.kickAt.Store(p.seen - 1) }
+
 // Flying returns how many events have started and not ended.
 func (p *Poller) Flying() int { return p.flying }
 
