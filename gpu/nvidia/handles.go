@@ -49,7 +49,7 @@ func (c *Context) handles() error {
 		g.why = fmt.Errorf("the kernel driver below CUDA is not in use: %w", gpu.ErrUnsupported)
 		return nil
 	}
-	own, err := rm.FindOwn(c.d.o.Kernel)
+	own, err := rm.FindOwn(c.d.o.Kernel, c.d.kernelClient)
 	if err == nil {
 		g.control, err = rm.NewControl(own.Node, own.Objects, rm.ControlOptions{})
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/nvidia/rm"
 )
 
 // pollPTX has a kernel that polls a word until it is not zero.
@@ -27,15 +28,60 @@ loop:
 }
 `
 
-// TestHardwareWindow checks that a running kernel sees stores to the context's window, and that a
-// later launch sees all of them. It reports the delays of a store and of a copy.
-func TestHardwareWindow(t *testing.T) {
-	d := hardware(t)
+// reachKernel has a device use the kernel driver below CUDA, as it does if it is opened with it.
+func reachKernel(t *testing.T, d *Device) {
+	t.Helper()
 	var err error
 	if d.o.Kernel, err = Beneath(os.DirFS("/")); err != nil {
 		t.Skip(err)
 	}
 	d.readClock()
+}
+
+// TestHardwareFoundLater: a context is found that is made long after the process opened the GPU, as a
+// spare executor's is, when other processes have made any number of clients of the driver.
+func TestHardwareFoundLater(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	d := hardware(t)
+	reachKernel(t, d)
+	g, err := rm.Lookup(os.DirFS("/"), d.info.PCI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 600 {
+		c, err := rm.Open(d.o.Kernel, g)
+		if err == nil {
+			err = c.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := x.(*Context).channelControl.do(func(*rm.Control) error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if own, err := rm.FindOwn(d.o.Kernel, nil); err == nil {
+		t.Log("the driver makes its client with the context")
+		if err := own.Node.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHardwareWindow checks that a running kernel sees stores to the context's window, and that a
+// later launch sees all of them. It reports the delays of a store and of a copy.
+func TestHardwareWindow(t *testing.T) {
+	if !alone(t) {
+		return // its context is found soon after the process's start
+	}
+	d := hardware(t)
+	reachKernel(t, d)
 	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
 	if err != nil {
 		t.Fatal(err)

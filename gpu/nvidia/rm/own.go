@@ -31,8 +31,8 @@ type Own struct {
 // ErrNoContext is returned by FindOwn if it finds no CUDA context of this process.
 var ErrNoContext = errors.New("no CUDA context of this process found among the driver's objects")
 
-// Bounds of FindOwn's search. A process makes its client just before its context, with few clients
-// of other processes in between. Each lookup of a client that doesn't exist costs a line in the
+// Bounds of FindOwn's search. libcuda makes a process's client when it starts, with few clients of other
+// processes between that and one that is made soon after. Each lookup of a client that doesn't exist costs a line in the
 // kernel's log, so near numbers come first.
 const (
 	nearClients = 16
@@ -45,10 +45,11 @@ const (
 )
 
 // FindOwn finds the newest CUDA context of this process. It must be called right after cuCtxCreate.
-// It searches this process's descriptors of the control node for libcuda's client, whose number is
-// just below that of a client made now, and then the client's objects. It takes about ten
-// milliseconds.
-func FindOwn(k Kernel) (*Own, error) {
+// It searches this process's descriptors of the control node for libcuda's client, and then the
+// client's objects. The client's number is just below that of a client made soon after libcuda
+// started: earlier is one, of this process. Without one it must be just below a client's made now. It
+// takes about ten milliseconds.
+func FindOwn(k Kernel, earlier *Client) (*Own, error) {
 	next, err := nextClient(k)
 	if err != nil {
 		return nil, err
@@ -57,10 +58,16 @@ func FindOwn(k Kernel) (*Own, error) {
 	if err != nil {
 		return nil, err
 	}
+	above := []abi.Handle{next}
+	if earlier != nil {
+		above = []abi.Handle{earlier.call.client, next}
+	}
 	var found *Own
 	for _, r := range [][2]int{{1, nearClients}, {nearClients + 1, farClients}} {
-		if found = findIn(nodes, next, r[0], r[1]); found != nil {
-			break
+		for _, h := range above {
+			if found == nil {
+				found = findIn(nodes, h, r[0], r[1])
+			}
 		}
 	}
 	for _, n := range nodes {
@@ -69,8 +76,7 @@ func FindOwn(k Kernel) (*Own, error) {
 		}
 	}
 	if found == nil {
-		return nil, fmt.Errorf("%w: %d descriptors of /dev/%s, clients %#x to %#x", ErrNoContext, len(nodes), ControlNode,
-			uint32(before(next, farClients)), uint32(before(next, 1)))
+		return nil, fmt.Errorf("%w: %d descriptors of /dev/%s, the %d clients below each of %#x", ErrNoContext, len(nodes), ControlNode, farClients, above)
 	}
 	return found, nil
 }

@@ -27,7 +27,7 @@ func context(t *testing.T, d *rmtest.Driver, channels int) *rmtest.Context {
 // control finds the context and takes control of it.
 func control(t *testing.T, d *rmtest.Driver, opt rm.ControlOptions) *rm.Control {
 	t.Helper()
-	own, err := rm.FindOwn(d)
+	own, err := rm.FindOwn(d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestFindOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := d.Descriptors()
-	own, err := rm.FindOwn(d)
+	own, err := rm.FindOwn(d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,13 +70,47 @@ func TestFindOwn(t *testing.T) {
 	}
 }
 
+// TestFindOwnLater: between the start of a process and its context others may have made any number of
+// clients.
+func TestFindOwnLater(t *testing.T) {
+	d := rmtest.New()
+	x := context(t, d, 8)
+	earlier, err := rm.Open(d, rm.GPU{PCI: rmtest.PCI})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := earlier.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 600 {
+		if _, err := d.NewContext(1, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if own, err := rm.FindOwn(d, nil); !errors.Is(err, rm.ErrNoContext) {
+		t.Errorf("far above the client: %+v, %v, want ErrNoContext", own, err)
+	}
+	own, err := rm.FindOwn(d, earlier)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if own.Client != x.Client {
+		t.Errorf("found %#x, want %#x", own.Client, x.Client)
+	}
+	if err := own.Node.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFindOwnOfNoContext(t *testing.T) {
 	d := rmtest.New()
 	if _, err := d.NewContext(8, false); err != nil {
 		t.Fatal(err)
 	}
 	before := d.Descriptors()
-	if _, err := rm.FindOwn(d); !errors.Is(err, rm.ErrNoContext) {
+	if _, err := rm.FindOwn(d, nil); !errors.Is(err, rm.ErrNoContext) {
 		t.Errorf("FindOwn = %v, want ErrNoContext", err)
 	}
 	if n := d.Descriptors(); n != before {
@@ -121,7 +155,7 @@ func TestControlOfComputeOnly(t *testing.T) {
 func TestControlTakesBackHalfADisable(t *testing.T) {
 	d := rmtest.New()
 	x := context(t, d, 100)
-	own, err := rm.FindOwn(d)
+	own, err := rm.FindOwn(d, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -137,7 +137,7 @@ func work() error {
 		return err
 	}
 	start := time.Now()
-	own, err := rm.FindOwn(rm.Linux{})
+	own, err := rm.FindOwn(rm.Linux{}, nil)
 	if err != nil {
 		return err
 	}
