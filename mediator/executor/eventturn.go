@@ -25,7 +25,7 @@ import (
 
 const (
 	// eventLooks is how often event kernels that have their turn are looked at.
-	eventLooks = 200 * time.Microsecond
+	eventLooks = 50 * time.Microsecond
 	// ownPriority is the priority of event kernels that ask for none: the guest's own.
 	ownPriority = math.MaxInt
 )
