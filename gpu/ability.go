@@ -158,8 +158,8 @@ type Windowed interface {
 // Window is memory on the GPU in the process's own address space.
 type Window interface {
 	// Store32 stores a word at an offset that is a multiple of 4. Kernels see stores in their
-	// order, and a later launch sees them all. It does nothing in a context that has ended. It may
-	// be called from any goroutine.
+	// order, at the latest when a later Load32 returns; a launch may overtake them. It does nothing
+	// in a context that has ended. It may be called from any goroutine.
 	Store32(off uint64, v uint32)
 	// Load32 loads the word at an offset that is a multiple of 4. What a launch wrote is visible
 	// once its fence is done. The result is 0 in a context that has ended.

@@ -140,3 +140,104 @@ func TestHardwareWindow(t *testing.T) {
 		t.Logf("%s: until the host sees the kernel's end %v, 99 in 100 %v, at most %v", way.name, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 	}
 }
+
+// lookPTX has a kernel that adds up what it finds in a word of the window.
+const lookPTX = `.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry add(.param .u64 word, .param .u64 sum) {
+	.reg .b64 %rd<3>;
+	.reg .b32 %r<2>;
+	ld.param.u64 %rd1, [word];
+	ld.param.u64 %rd2, [sum];
+	ld.relaxed.gpu.global.u32 %r1, [%rd1];
+	red.global.add.u32 [%rd2], %r1;
+	ret;
+}
+`
+
+// TestHardwareWindowPosts counts the launches that overtake a store to the window which came before
+// them. Behind a load that came after the store none may.
+func TestHardwareWindowPosts(t *testing.T) {
+	if !alone(t) {
+		return
+	}
+	d := hardware(t)
+	reachKernel(t, d)
+	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := x.(*Context)
+	p, size, w := c.Window()
+	if w == nil {
+		t.Fatal("the context has no window")
+	}
+	work, beside := channelOf(t, c), channelOf(t, c)
+	m, err := c.LoadModule([]byte(lookPTX))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k, err := m.Function("add")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const large = 1 << 30
+	sum, err := c.Alloc(256)
+	if err != nil {
+		t.Fatal(err)
+	}
+	busy, err := c.Alloc(large)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one := gpu.Dim3{X: 1, Y: 1, Z: 1}
+	off := size - 128
+	params := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(p)+off), uint64(sum))
+	launch := &gpu.Launch{Function: k, Grid: one, Block: one, Params: params}
+	const rounds = 50000
+	for _, v := range []struct {
+		name   string
+		loaded bool // after the store
+		busy   bool // the GPU's memory is
+	}{{"a store", false, false}, {"a store beside writes to all memory", false, true}, {"a store and a load", true, false}, {"a store and a load beside writes to all memory", true, true}} {
+		f, err := work.Set(sum, 0, 4, 1)
+		ran(t, work, f, err)
+		var took time.Duration
+		var last gpu.Fence
+		for i := range rounds {
+			if v.busy && i%20 == 0 && last <= beside.Done() {
+				if last, err = beside.Set(busy, 0, 4, large/4); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.Store32(off, 1)
+			if w.Load32(off) != 1 {
+				t.Fatal("a load does not see the store before it")
+			}
+			w.Store32(off, 0)
+			if v.loaded {
+				begin := time.Now()
+				w.Load32(off + 64)
+				took += time.Since(begin)
+			}
+			f, err := work.Launch(launch)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for work.Done() < f {
+			}
+		}
+		if last > 0 {
+			ran(t, beside, last, nil)
+		}
+		var found [4]byte
+		f, err = work.CopyOut(found[:], sum)
+		ran(t, work, f, err)
+		n := binary.LittleEndian.Uint32(found[:])
+		t.Logf("%s: %d of %d launches overtook it; a load took %v", v.name, n, rounds, took/rounds)
+		if v.loaded && n > 0 {
+			t.Errorf("%s: %d launches overtook it", v.name, n)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"vgpud/gpu"
 	"vgpud/mediator/executor/preemption"
@@ -104,7 +105,6 @@ func (x *Executor) freeMemory(m *controlMemory) error {
 		return nil
 	}
 	if block.window != nil { // a launch that was not read back has written to it
-		block.zero()
 		x.controlBlocks.release(block)
 	}
 	if err := x.o.Context.Free(base); err != nil {
@@ -213,11 +213,12 @@ func (j *job) zeroControl() (err error) {
 	x, m := j.ch.x, &j.memory
 	all := len(j.plan.Zero) == len(abi.ControlWords)
 	switch {
+	case m.block.window != nil && slices.Contains(j.plan.Zero, abi.ControlSkipped):
+		m.block = x.controlBlocks.another(m.block)
+		m.used = false
 	case m.block.window != nil:
-		for _, at := range j.plan.Zero {
-			m.block.store(int(at), 0)
-		}
-		m.used = !all
+		// A persistent kernel goes on. Blocks that come before the store leave, and are launched again.
+		m.block.store(evictWord, 0)
 	case all:
 		m.used = false
 		j.copies.words, err = x.words.gpu.CopyIn(m.block.at, zeros[:])
@@ -236,7 +237,7 @@ func (j *job) zeroControl() (err error) {
 func (j *job) wipeControl() {
 	m := &j.memory
 	if m.block.window != nil {
-		m.block.zero()
+		m.block = j.ch.x.controlBlocks.another(m.block)
 		m.used = false
 		return
 	}
@@ -296,6 +297,7 @@ func (j *job) readBack() bool {
 	}
 	if j.memory.block.window != nil {
 		j.memory.block.read(&j.control, j.form)
+		x.controlBlocks.loaded()
 		return j.readControl()
 	}
 	if read {
