@@ -6,7 +6,8 @@ import (
 )
 
 // IdleEvents calls f with each launch of event kernels that are on the GPU without an event while
-// other launches wait for it.
+// other launches wait for it, or were told to leave: one that a time slice has taken off the GPU before
+// its blocks saw that can't leave while event kernels poll.
 func (q *Queue) IdleEvents(f func(*Launch)) {
 	counted := false
 	for _, l := range q.launches {
@@ -17,7 +18,7 @@ func (q *Queue) IdleEvents(f func(*Launch)) {
 			q.recount()
 			counted = true
 		}
-		others := q.count.waiting
+		others := q.count.waiting + q.leaving()
 		if l.Waits() {
 			others-- // itself: it went ahead
 		}
@@ -25,4 +26,14 @@ func (q *Queue) IdleEvents(f func(*Launch)) {
 			f(l)
 		}
 	}
+}
+
+// leaving returns how many launches were told to leave the GPU and have not.
+func (q *Queue) leaving() (n int) {
+	for _, l := range q.launches {
+		if !l.over && l.slot.State == slotstate.ToEvict {
+			n++
+		}
+	}
+	return n
 }

@@ -36,7 +36,19 @@ func TestIdleEvents(t *testing.T) {
 		}
 		other.Abandon(0)
 	}
-	other := f.submit(2, ipc.Launch{})
+	other := f.submit(2, ipc.Launch{Evictable: true})
+	f.read()
+	f.queue.launches[1].Run(f.now)
+	f.start(other)
+	if n := len(f.idle()); n != 0 {
+		t.Errorf("%d are to leave beside a launch on the GPU", n)
+	}
+	f.queue.launches[1].Evict(1<<32-1, f.now, 0)
+	if all := f.idle(); len(all) != 1 || all[0].Slot().ID != events.Launch() {
+		t.Errorf("to leave beside a launch that was told to: %v", all)
+	}
+	other.Abandon(0)
+	other = f.submit(2, ipc.Launch{})
 	events.SetEvents(ipc.EventsBusy)
 	if n := len(f.idle()); n != 0 {
 		t.Errorf("%d are to leave with events", n)
