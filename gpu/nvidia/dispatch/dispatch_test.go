@@ -319,6 +319,53 @@ func TestEvents(t *testing.T) {
 	}
 }
 
+// TestEventsInARow: of events that were rung for together each has its own parameters, and the next one's
+// entry is looked at while one runs. A ring behind them that finds no busy entry starts nothing.
+func TestEventsInARow(t *testing.T) {
+	for _, grid := range []uint32{1, 3} {
+		b := newBench(t)
+		threads := int(32 * grid)
+		out := b.memory(4 * threads)
+		params := append(binary.LittleEndian.AppendUint64(nil, uint64(out)), make([]byte, 4)...)
+		l := b.prepare(&Kernel{Number: 1, Name: "echo", Grid: gpu.Dim3{X: grid, Y: 1, Z: 1}, Block: gpu.Dim3{X: 32, Y: 1, Z: 1}, Entries: 4}, params)
+		sum, events := uint32(0), uint32(0)
+		for round := range 6 {
+			row := 1 + round%4
+			for range row {
+				e, ok := l.Free()
+				if !ok {
+					t.Fatal("no free entry")
+				}
+				events++
+				if round < 4 {
+					binary.LittleEndian.PutUint32(l.Params(e)[8:], 1<<events)
+				}
+				sum += binary.LittleEndian.Uint32(l.Params(e)[8:])
+				l.Launch()
+			}
+			if row < 4 {
+				l.Ring()
+			}
+			b.start()
+			for range row {
+				b.await("an event's end", func() bool { _, ok := l.Done(); return ok })
+				l.Complete()
+			}
+			b.control.Stop(true)
+			b.left()
+			b.control.Stop(false)
+			for i, got := range words(b.read(out, 4*threads)) {
+				if got != sum {
+					t.Fatalf("thread %d has %#x, want %#x", i, got, sum)
+				}
+			}
+		}
+		if got, want := b.poller.Counts(), (eventqueue.Counts{Started: uint64(events), Ended: uint64(events), Dropped: 5}); got != want {
+			t.Errorf("counts %+v, want %+v", got, want)
+		}
+	}
+}
+
 func words(b []byte) []uint32 {
 	w := make([]uint32, len(b)/4)
 	for i := range w {

@@ -23,12 +23,17 @@ import (
 //	r16	others have had the GPU since it was launched
 //	r18 r26	PREPARED and the head's flag, as polled; r19: PREPARED when the head's parameters were read last
 //
+// While an event runs of several that were rung for, the next one's flag is loaded, and the doorbell
+// anew. They take the place of the next poll, and the fence before the event's end acquires what they
+// show.
+//
 // The load of the doorbell acquires what its ring shows. A fence behind it would also wait for the stores of
 // the event before, half a microsecond. The flag is loaded before, at the same time: one that was not busy
 // yet is loaded again.
 //
 //	d2 d3	when it polled last, and when the last event ended
 //	d6	when the ring was found; d14: the flag of its entry
+//	p15	nothing was loaded ahead; r41 r42 d25: the flag, C_STOP and the doorbell that were
 const programText = `
 .global .align 16 .b8 $P_args[$ALLARGS];
 .global .align 4 .b8 $P_kept[$ALLKEPT];
@@ -41,9 +46,9 @@ multi .global .align 4 .u32 $P_which;
 	.shared .align 4 .u32 $P_command;
 	.shared .align 4 .u32 $P_head;
 	.reg .pred %p<16>;
-	.reg .b32 %r<40>;
+	.reg .b32 %r<44>;
 	.reg .b32 %x<12>;
-	.reg .b64 %d<24>;
+	.reg .b64 %d<28>;
 	.reg .b64 %q<16>;
 	mov.u32 %x0, %tid.x;
 	mov.u32 %x1, %tid.y;
@@ -86,6 +91,7 @@ multi	ld.relaxed.gpu.global.u32 %r15, [$P_done];
 	st.relaxed.sys.global.u64 [%d1+$C_CAME], %d2;
 	mov.u64 %d17, $P_args;
 	mov.u64 %d20, $P_kept;
+	mov.pred %p15, 1;
 NEXT:
 	mul.wide.u32 %d11, %r11, 4;
 	add.s64 %d21, %d20, %d11;
@@ -94,10 +100,17 @@ NEXT:
 	add.s64 %d12, %d11, %d0;
 	mul.wide.u32 %d13, %r11, $ARGBYTES;
 	add.s64 %d13, %d13, %d17;
+	@%p15 bra POLL;
+	mov.pred %p15, 1;
+	mov.u32 %r26, %r41;
+	mov.u32 %r21, %r42;
+	mov.u64 %d16, %d25;
+	bra POLLED;
 POLL:
 	ld.relaxed.sys.global.u32 %r26, [%d12];
 	ld.relaxed.sys.global.u32 %r21, [%d1+$C_STOP];
 	ld.acquire.sys.global.u64 %d16, [%d0+$A_DOORBELL];
+POLLED:
 	mov.u64 %d6, %globaltimer;
 	cvt.u32.u64 %r20, %d16;
 	shr.u64 %d16, %d16, 32;
@@ -191,6 +204,18 @@ $COPYREST
 START:
 	add.u32 %r12, %r12, 1;
 	st.relaxed.sys.global.u32 [%d1+$C_STARTED], %r12;
+	setp.le.u32 %p15, %r22, 1;
+	@%p15 bra BEGIN;
+	add.u32 %r40, %r11, 1;
+	setp.eq.u32 %p11, %r40, $ENTRIES;
+	@%p11 mov.u32 %r40, 0;
+	mul.wide.u32 %d24, %r40, 4;
+	add.s64 %d24, %d24, $FLAGS;
+	add.s64 %d24, %d24, %d0;
+	ld.relaxed.sys.global.u32 %r41, [%d24];
+	ld.relaxed.sys.global.u32 %r42, [%d1+$C_STOP];
+	ld.relaxed.sys.global.u64 %d25, [%d0+$A_DOORBELL];
+BEGIN:
 	mov.u32 %r24, 1;
 	st.shared.u32 [$P_command], %r24;
 	st.shared.u32 [$P_head], %r11;
@@ -244,7 +269,9 @@ multi	setp.lt.u32 %p14, %r34, $OTHERS;
 multi	@%p14 bra WAIT;
 multi	add.u32 %r15, %r15, $OTHERS;
 	mov.u32 %r35, $DONE;
-	st.release.sys.global.u32 [%d14], %r35;
+	@!%p15 fence.acq_rel.sys;
+	@!%p15 st.relaxed.sys.global.u32 [%d14], %r35;
+	@%p15 st.release.sys.global.u32 [%d14], %r35;
 	add.u32 %r10, %r10, 1;
 	add.u32 %r11, %r11, 1;
 	setp.eq.u32 %p11, %r11, $ENTRIES;
