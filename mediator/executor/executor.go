@@ -158,9 +158,11 @@ type Executor struct {
 
 	words, bulk   service       // the executor's own channels, once they are needed
 	controlBlocks controlBlocks // of preemptible launches
-	windows       windows       // their addresses
-	eventKernels  eventKernels
-	preempted     *job // the job that has the context off the GPU, in mid-kernel
+	// badControlTold reports whether the log has that one was overwritten.
+	badControlTold bool
+	windows        windows // their addresses
+	eventKernels   eventKernels
+	preempted      *job // the job that has the context off the GPU, in mid-kernel
 	// selfEnabled reports whether the context, which the page says is disabled, was enabled all the
 	// same: see selfEnabler.
 	selfEnabled atomic.Bool

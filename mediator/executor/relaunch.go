@@ -1,9 +1,11 @@
 package executor
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"vgpud/gpu"
@@ -337,6 +339,18 @@ func (j *job) readControl() bool {
 	return true
 }
 
+// tellOfBadControl logs what was wrong with a control block. The guest can make that happen as often
+// as it likes, so the operator sees the first time of each context.
+func (x *Executor) tellOfBadControl(j *job, err error) {
+	level := slog.LevelWarn
+	if x.badControlTold {
+		level = slog.LevelDebug
+	}
+	x.badControlTold = true
+	x.o.Log.Log(context.Background(), level, "preemptible launch ended: its control block was overwritten by the guest's kernels, or the GPU's memory is at fault",
+		"kernel", j.fn.attrs.Name, "form", j.form, "runs", j.total.runs, "evictions", j.total.evictions, "err", err)
+}
+
 // next decides what follows a run: the job's end, its next run at once, or its next turn.
 func (j *job) next(record []byte) bool {
 	x := j.ch.x
@@ -346,7 +360,7 @@ func (j *job) next(record []byte) bool {
 	plan, done, err := j.relaunch.Next(preemption.Readback{Control: preemption.DecodeControl(&j.control), Skipped: record, Evicted: j.run.evicted})
 	switch {
 	case err != nil:
-		x.o.Log.Debug("preemptible launch ended", "kernel", j.fn.attrs.Name, "err", err)
+		x.tellOfBadControl(j, err)
 		j.finish(abi.StatusPreemptState)
 		return true
 	case done:
