@@ -233,7 +233,7 @@ else
 	format vgpu-placement.yaml 'the configuration of vgpu-placement' deploy/placement.yaml
 	format vgpu-domain 'virtual GPUs in the XML of a libvirt domain' docs/domain-xml.md
 	docs vgpud install operations nova other-engines placement domain-xml gpu-maintenance guest security nvidia preemption performance metrics troubleshooting glossary \
-		device cuda cudart foreign-peers results/{h100,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge,edge-gpu,nova-scale}
+		device cuda cudart foreign-peers results/{h100,h200,quota,preempt,preempt-gpu,preemption-on-h100,cuda-suites,case,case-live,edge,edge-gpu,nova-scale}
 	# What an administrator runs or copies from, on hosts of OpenStack.
 	for f in deploy/nova/*; do
 		case $f in

@@ -21,16 +21,15 @@ const (
 
 // gpuWhys are why rows of a GPU miss their goals.
 var gpuWhys = map[string]string{
-	"launch_p50_us":        "a resident warp that polls a word and answers it takes longer than the goal there, without kernel or table: docs/results/edge-gpu.md, what a launch is made of",
+	"launch_p50_us":        "a resident warp that polls a word and answers it, with its stores made visible before the answer, takes longer than the goal there, without kernel or table; forwarding doorbells through the aperture would save 0.4 µs of it and keep a processor of the host busy: docs/results/edge-gpu.md, what a launch is made of",
 	"launch_p99_us":        "as launch_p50_us: docs/results/edge-gpu.md",
 	"launch32_p50_us":      "as launch_p50_us, and each guest stores 16 doorbells before it looks at the first flag: docs/results/edge-gpu.md",
 	"launch32_p99_us":      "two guests' contexts take turns on the GPU, so that some events wait for their context's: docs/results/edge-gpu.md",
 	"speedup_native":       "as launch_p50_us: even the bare answer is less than 4.4 times as fast as a native launch there: docs/results/edge-gpu.md",
 	"speedup_guest":        "as launch_p50_us: docs/results/edge-gpu.md",
-	"idle_core":            "with an event kernel that has parked the processes take 0.0286 cores, without one 0.0183; which of them takes it was not profiled: docs/results/edge-gpu.md",
-	"small_faster":         "launches in a stream overlap: a native one takes 6.8 µs there, and 10.1 where each is waited for, of which an event takes 1.48 times less: docs/results/edge-gpu.md",
-	"large_slower":         "as small_faster: in a stream a native launch of 120 blocks takes 6.2 µs and an event, which its dispatcher gives to resident blocks, 8.8; where each is waited for the event takes 0.74 of a launch: docs/results/edge-gpu.md",
-	"shared_urgent_p50_us": "alone, with the same pauses, an event takes 3.6 µs: the rest is the way to the executor, the leaving of the other kernel and the change of contexts, which were not told apart: docs/results/edge-gpu.md",
+	"small_faster":         "launches in a stream overlap, and native ones take little longer than events there; where each is waited for an event takes 1.5 times less: docs/results/edge-gpu.md",
+	"large_slower":         "as small_faster: a dispatcher gives one event after the other to its resident blocks, and native launches of 120 blocks overlap in a stream; where each is waited for the event takes 0.78 of a launch: docs/results/edge-gpu.md",
+	"shared_urgent_p50_us": "the change of contexts takes the hardware 140 µs and the other kernel up to 40 to leave (docs/nvidia.md); polling for parked events took 415 µs to 223, and what is left besides was not told apart: docs/results/edge-gpu.md",
 	"shared_p50_us":        "an event waits for its context's turn, and the others' slices are as long as the driver has them by default; the policy gives events no priority there, as hpf does (shared_urgent_p50_us): docs/results/edge-gpu.md",
 }
 
