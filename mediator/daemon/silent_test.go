@@ -33,7 +33,7 @@ func TestAdoptSilent(t *testing.T) {
 	silent, other := d.create("silent"), d.create("other")
 	d.stop()
 	proctest.Stop(t, silent.PID)
-	d = startDaemonAtOnce(t, dir)
+	d = startDaemon(t, dir) // which has waited for it
 	until(t, "the other guest is adopted", func() bool { v := d.vm("other"); return v.Silent == "" && v.PID == other.PID })
 	until(t, "the guest is shown, and suspended", func() bool {
 		v := d.vm("silent")
