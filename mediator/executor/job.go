@@ -209,7 +209,7 @@ func (j *job) step() bool {
 		}
 		return j.copiesDone() && j.start()
 	case preempted:
-		if j.ch.gpu.Done() >= j.lastFence() {
+		if j.ch.gpu.Done() >= j.lastFence() && j.corunDone() {
 			return j.left()
 		}
 		if x.preempted != j || !closing && !j.hasTurn() {

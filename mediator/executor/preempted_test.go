@@ -313,3 +313,26 @@ func TestContextThatCannotBeResumed(t *testing.T) {
 		t.Errorf("poison %v, %v", r.x.poison, j.state)
 	}
 }
+
+// TestPreemptedSecondLaunch: a kernel whose blocks came back as a second launch has not left while that
+// is off the GPU in the midst of its blocks, also if the first has ended: blocks are inside.
+func TestPreemptedSecondLaunch(t *testing.T) {
+	r := newFakeRig(t)
+	r.byKernel()
+	r.open()
+	ch := r.x.channels[0]
+	if err := ch.corun.open(r.x); err != nil {
+		t.Fatal(err)
+	}
+	first, err := ch.gpu.Launch(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{ch: ch, p: &pending{fence: first}, fn: new(function), state: preempted}
+	j.run.corun = 1 // the channel has no fence yet
+	r.x.preempted = j
+	if j.step() || j.state != preempted || j.run.corun != 1 {
+		t.Errorf("it is %v, and its second launch %d", j.state, j.run.corun)
+	}
+	r.x.preempted = nil
+}
