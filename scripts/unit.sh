@@ -8,9 +8,7 @@ cd "$(dirname "$0")/.."
 flags=(-tags=libvirt_dlopen,netgo,osusergo)
 race=()
 if [ "$(go env CGO_ENABLED)" = 1 ] && command -v "${CC:-gcc}" >/dev/null; then
-	# SQLite is C, translated, with locks of its own: it takes ten times as long where each of its
-	# accesses is watched.
-	race=(-race "-gcflags=modernc.org/...=-race=false")
+	race=(-race)
 else
 	echo "note: no C compiler, so the tests run without the race detector" >&2
 fi
