@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -287,11 +288,21 @@ func (b *PCIBus) Shared() []byte { return b.shared.b }
 func (b *PCIBus) Events() []byte { return b.area.b }
 
 // Vectors implements Bus.
-func (b *PCIBus) Vectors() int { return len(b.events) }
+func (b *PCIBus) Vectors() int {
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return len(b.events)
+}
 
 // Wait implements Bus.
 func (b *PCIBus) Wait(ctx context.Context, vector int) error {
-	_, err := b.events[vector].Wait(ctx)
+	b.mu.RLock()
+	events := b.events
+	b.mu.RUnlock()
+	if vector >= len(events) {
+		return cmp.Or(b.ended(), os.ErrClosed) // the bus is closed, and its device is not
+	}
+	_, err := events[vector].Wait(ctx)
 	return err
 }
 
