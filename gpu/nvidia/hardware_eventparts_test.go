@@ -143,17 +143,8 @@ func TestHardwareForwardedDoorbell(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	d := hardware(t)
-	reachKernel(t, d)
-	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := x.(*Context)
+	_, c := hardwareWindow(t)
 	at, size, w := c.Window()
-	if w == nil {
-		t.Fatal("the context has no window")
-	}
 	f, mem := hostFile(t, hostPage)
 	p, err := c.MapHost(f, 0, mem, 0)
 	if err != nil {

@@ -38,6 +38,23 @@ func reachKernel(t *testing.T, d *Device) {
 	d.readClock()
 }
 
+// hardwareWindow returns a context that has a window. Its process must be the test's alone: the context is found
+// soon after the process's start.
+func hardwareWindow(t *testing.T) (*Device, *Context) {
+	t.Helper()
+	d := hardware(t)
+	reachKernel(t, d)
+	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := x.(*Context)
+	if _, _, w := c.Window(); w == nil {
+		t.Fatal("the context has no window")
+	}
+	return d, c
+}
+
 // TestHardwareFoundLater: a context is found that is made long after the process opened the GPU, as a
 // spare executor's is, when other processes have made any number of clients of the driver.
 func TestHardwareFoundLater(t *testing.T) {
@@ -78,19 +95,10 @@ func TestHardwareFoundLater(t *testing.T) {
 // later launch sees all of them. It reports the delays of a store and of a copy.
 func TestHardwareWindow(t *testing.T) {
 	if !alone(t) {
-		return // its context is found soon after the process's start
+		return
 	}
-	d := hardware(t)
-	reachKernel(t, d)
-	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := x.(*Context)
+	d, c := hardwareWindow(t)
 	p, size, w := c.Window()
-	if w == nil {
-		t.Fatal("the context has none")
-	}
 	work, side := channelOf(t, c), channelOf(t, c)
 	m, err := c.LoadModule([]byte(pollPTX))
 	if err != nil {
@@ -162,17 +170,8 @@ func TestHardwareWindowPosts(t *testing.T) {
 	if !alone(t) {
 		return
 	}
-	d := hardware(t)
-	reachKernel(t, d)
-	x, err := d.NewContext(t.Context(), gpu.ContextOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := x.(*Context)
+	_, c := hardwareWindow(t)
 	p, size, w := c.Window()
-	if w == nil {
-		t.Fatal("the context has no window")
-	}
 	work, beside := channelOf(t, c), channelOf(t, c)
 	m, err := c.LoadModule([]byte(lookPTX))
 	if err != nil {
