@@ -118,16 +118,39 @@ func TestFFSHoldsItsBound(t *testing.T) {
 	}
 }
 
+// drawWeights draws the weights of up to most guests.
+func drawWeights(t *rapid.T, most int) []float64 {
+	weights := make([]float64, rapid.IntRange(2, most).Draw(t, "guests"))
+	for i := range weights {
+		weights[i] = float64(rapid.IntRange(1, 4).Draw(t, "weight"))
+	}
+	return weights
+}
+
+// checkWeights fails the test if a guest, numbered from 1, did not have the part of the GPU that is due
+// to its weight.
+func (s *kernelSim) checkWeights(t *rapid.T, weights []float64) {
+	t.Helper()
+	var all time.Duration
+	for _, d := range s.had {
+		all += d
+	}
+	var sum float64
+	for _, w := range weights {
+		sum += w
+	}
+	for g, w := range weights {
+		if share := float64(s.had[fairshare.GuestID(g+1)]) / float64(all); math.Abs(share-w/sum) > 0.02 {
+			t.Errorf("guest %d has %.3f, want %.3f; weights %v", g+1, share, w/sum, weights)
+		}
+	}
+}
+
 // TestFFSHoldsWeights tests that weights hold for any number of guests, however many launches each
 // has at a time, and even if some launches can't be evicted.
 func TestFFSHoldsWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		weights := make([]float64, rapid.IntRange(2, 6).Draw(t, "guests"))
-		var sum float64
-		for i := range weights {
-			weights[i] = float64(rapid.IntRange(1, 4).Draw(t, "weight"))
-			sum += weights[i]
-		}
+		weights := drawWeights(t, 6)
 		s := newKernelSim("ffs", fairshare.Options{}, guests(weights...)...)
 		for g := range weights {
 			for range rapid.IntRange(1, 5).Draw(t, "depth") {
@@ -138,15 +161,7 @@ func TestFFSHoldsWeights(t *testing.T) {
 		}
 		s.run(1200 * ms)
 		s.report(t)
-		var all time.Duration
-		for _, d := range s.had {
-			all += d
-		}
-		for g, w := range weights {
-			if share := float64(s.had[fairshare.GuestID(g+1)]) / float64(all); math.Abs(share-w/sum) > 0.02 {
-				t.Errorf("guest %d has %.3f, want %.3f; weights %v", g+1, share, w/sum, weights)
-			}
-		}
+		s.checkWeights(t, weights)
 	})
 }
 

@@ -1,7 +1,6 @@
 package fairshare_test
 
 import (
-	"math"
 	"slices"
 	"testing"
 	"time"
@@ -107,12 +106,7 @@ func TestEpochEndsForAll(t *testing.T) {
 // behind others, leave every guest its weight under ffs, whether or not they leave when told.
 func TestTurnsHoldWeights(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		weights := make([]float64, rapid.IntRange(2, 5).Draw(t, "guests"))
-		var sum float64
-		for i := range weights {
-			weights[i] = float64(rapid.IntRange(1, 4).Draw(t, "weight"))
-			sum += weights[i]
-		}
+		weights := drawWeights(t, 5)
 		s := newKernelSim("ffs", fairshare.Options{}, guests(weights...)...)
 		s.turns = true
 		for g := range weights {
@@ -124,15 +118,7 @@ func TestTurnsHoldWeights(t *testing.T) {
 		}
 		s.run(1200 * ms)
 		s.report(t)
-		var all time.Duration
-		for _, d := range s.had {
-			all += d
-		}
-		for g, w := range weights {
-			if share := float64(s.had[fairshare.GuestID(g+1)]) / float64(all); math.Abs(share-w/sum) > 0.02 {
-				t.Errorf("guest %d has %.3f, want %.3f; weights %v", g+1, share, w/sum, weights)
-			}
-		}
+		s.checkWeights(t, weights)
 		if s.went == 0 {
 			t.Error("no launch went in its guest's turn")
 		}
@@ -184,12 +170,7 @@ func TestHandOverHoldsWeights(t *testing.T) {
 		}
 		s.run(1200 * ms)
 		s.report(t)
-		sum, all := weights[0]+weights[1]+weights[2], s.had[1]+s.had[2]+s.had[3]
-		for g, w := range weights {
-			if share := float64(s.had[fairshare.GuestID(g+1)]) / float64(all); math.Abs(share-w/sum) > 0.02 {
-				t.Errorf("guest %d has %.3f, want %.3f; weights %v", g+1, share, w/sum, weights)
-			}
-		}
+		s.checkWeights(t, weights)
 		if s.early == 0 {
 			t.Error("no launch was let run early")
 		}

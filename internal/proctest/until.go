@@ -3,11 +3,13 @@ package proctest
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -98,7 +100,10 @@ func runDelays(pid int) (map[int]time.Duration, error) {
 
 func addRunDelays(delays map[int]time.Duration, pid int) error {
 	// A thread or process may end at any time, and is left out then.
-	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*", pid))
+	if err != nil {
+		return err
+	}
 	for _, dir := range threads {
 		id, err := strconv.Atoi(filepath.Base(dir))
 		if err != nil {
@@ -121,7 +126,10 @@ func addRunDelays(delays map[int]time.Duration, pid int) error {
 			return fmt.Errorf("%s/schedstat: %w", dir, err)
 		}
 		delays[id] = time.Duration(ns)
-		children, _ := os.ReadFile(filepath.Join(dir, "children"))
+		children, err := os.ReadFile(filepath.Join(dir, "children"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
 		for child := range strings.FieldsSeq(string(children)) {
 			n, err := strconv.Atoi(child)
 			if err != nil {

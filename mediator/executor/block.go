@@ -100,6 +100,9 @@ func (b *controlBlocks) loaded() {
 // another returns a block in exchange for one that a launch may have used.
 func (b *controlBlocks) another(c controlBlock) controlBlock {
 	b.release(c)
-	c, _ = b.allocate() // there is the one that was released
+	c, ok := b.allocate()
+	if !ok {
+		panic("executor: no control block is left, after one was released")
+	}
 	return c
 }

@@ -25,7 +25,9 @@ type ringWait struct {
 
 func newRingWait(x *Executor, ek gpu.EventKernels) *ringWait {
 	w := &ringWait{x: x}
-	w.gpu, _ = ek.(gpu.EventPolling)
+	if p, ok := ek.(gpu.EventPolling); ok {
+		w.gpu = p
+	}
 	return w
 }
 
