@@ -81,7 +81,7 @@ type Agent struct {
 	opened       map[string]*sharedDevice // devices that tenants use, by address
 	opening      map[string]*sync.Mutex
 	stateChanged chan struct{} // closed and replaced when a device's state changes
-	connections  int
+	connections  map[int]int   // by their users
 
 	changed   chan struct{} // holds a value if devices may have come or gone
 	preparers sync.WaitGroup
@@ -112,7 +112,7 @@ func New(o Options) *Agent {
 	if o.Kernels != nil {
 		learned = o.Kernels.Cache
 	}
-	return &Agent{o: o, learned: learned, devices: map[string]*Device{}, opened: map[string]*sharedDevice{}, opening: map[string]*sync.Mutex{}, stateChanged: make(chan struct{}), changed: make(chan struct{}, 1)}
+	return &Agent{o: o, learned: learned, devices: map[string]*Device{}, opened: map[string]*sharedDevice{}, opening: map[string]*sync.Mutex{}, connections: map[int]int{}, stateChanged: make(chan struct{}), changed: make(chan struct{}, 1)}
 }
 
 // Run prepares the devices that exist and those that appear, until ctx ends. It calls ready once,

@@ -23,12 +23,15 @@ import (
 	"vgpud/internal/unixmsg"
 )
 
-// maxConnections bounds the connections at a time, requestTimeout the time until a program has made
-// its request, and answerTimeout that until it has the answer.
+// maxConnections bounds the connections at a time: one user other than root has at most
+// maxUserConnections, and rootConnections are left to root. requestTimeout bounds the time until a
+// program has made its request, and answerTimeout that until it has the answer.
 const (
-	maxConnections = 256
-	requestTimeout = 5 * time.Second
-	answerTimeout  = time.Minute
+	maxConnections     = 256
+	maxUserConnections = 64
+	rootConnections    = 16
+	requestTimeout     = 5 * time.Second
+	answerTimeout      = time.Minute
 )
 
 // Listen creates the agent's socket, accessible only to root and the agent's group. It replaces the
@@ -84,13 +87,20 @@ func (a *Agent) Serve(ctx context.Context, l *net.UnixListener) error {
 			continue
 		}
 		pause = minAcceptPause
-		if !a.addConnection() {
-			a.o.Log.Warn("too many connections", "limit", maxConnections)
+		cred, err := unixmsg.Peer(c)
+		if err != nil {
+			a.o.Log.Warn("program refused", "err", err)
+			_ = c.Close()
+			continue
+		}
+		uid := int(cred.Uid)
+		if limit, ok := a.addConnection(uid); !ok {
+			a.o.Log.Warn("too many connections", "uid", uid, "limit", limit)
 			_ = c.Close()
 			continue
 		}
 		a.tenants.Go(func() {
-			defer a.removeConnection()
+			defer a.removeConnection(uid)
 			a.serve(ctx, allot.Conn{UnixConn: c})
 		})
 	}
@@ -111,20 +121,33 @@ func temporary(err error) bool {
 	}, func(e error) bool { return errors.Is(err, e) })
 }
 
-func (a *Agent) addConnection() bool {
+// addConnection counts a connection of a user. It reports false, with the limit, if there are too
+// many.
+func (a *Agent) addConnection(uid int) (limit int, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.connections >= maxConnections {
-		return false
+	sum := 0
+	for _, n := range a.connections {
+		sum += n
 	}
-	a.connections++
-	return true
+	switch {
+	case uid != 0 && a.connections[uid] >= maxUserConnections:
+		return maxUserConnections, false
+	case uid != 0 && sum-a.connections[0] >= maxConnections-rootConnections:
+		return maxConnections - rootConnections, false
+	case sum >= maxConnections:
+		return maxConnections, false
+	}
+	a.connections[uid]++
+	return 0, true
 }
 
-func (a *Agent) removeConnection() {
+func (a *Agent) removeConnection(uid int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.connections--
+	if a.connections[uid]--; a.connections[uid] == 0 {
+		delete(a.connections, uid)
+	}
 }
 
 // serve answers a program's requests.

@@ -138,3 +138,48 @@ func TestStatusOfPrograms(t *testing.T) {
 	}
 	check(t, dev.Close())
 }
+
+// TestConnectionsPerUser checks that the programs of one user can't take all connections, and those of
+// all users not root's.
+func TestConnectionsPerUser(t *testing.T) {
+	g := start(t, kernels(0), agent.Options{}, address)
+	check(t, errors.Join(os.Chmod(g.root, 0o755), os.Chmod(g.socket, 0o666)))
+	// ask has the agent answer, by a connection that stays open.
+	ask := func(uid int) (c allot.Conn, err error) {
+		as(t, uid, func() {
+			if c, err = allot.Dial(g.socket); err == nil {
+				_, _, err = c.Question(allot.Request{Op: allot.OpMissing}, time.Minute)
+			}
+		})
+		return c, err
+	}
+	const most, more = 64, 256
+	fill := func(uid int) {
+		t.Helper()
+		n := 0
+		for ; n < more; n++ {
+			c, err := ask(uid)
+			if err != nil {
+				break
+			}
+			t.Cleanup(func() { _ = c.Close() })
+		}
+		if n > most || n == 0 {
+			t.Errorf("user %d has %d connections, want at most %d", uid, n, most)
+		}
+	}
+	answered := func(uid int) {
+		t.Helper()
+		c, err := ask(uid)
+		if err != nil {
+			t.Fatalf("user %d beside others that take all they can: %v", uid, err)
+		}
+		check(t, c.Close())
+	}
+	fill(1000)
+	fill(1001)
+	fill(1002)
+	answered(1003)
+	fill(1003)
+	answered(0)
+}
