@@ -129,13 +129,14 @@ func (ch *channel) newJob(p *pending, f *function, a *attributes, urgency int) e
 	return nil
 }
 
-// holdsBack reports whether a later command of the channel waits for the job. A copy behind a plain
-// kernel on the GPU need not: it comes behind the kernel there.
+// holdsBack reports whether a later command of the channel waits for the job, or for the one behind
+// it. A copy behind plain kernels on the GPU need not: it comes behind the kernels there.
 func (j *job) holdsBack(op abi.Opcode) bool {
+	second := j.ch.second
 	if op == abi.OpLaunch {
-		return j.ch.second != nil || !j.letsNextGo() // it may be another preemptible launch
+		return second != nil || !j.letsNextGo() // it may be another preemptible launch
 	}
-	return j.form != 0 || j.state != running || op == abi.OpEventRecord
+	return j.form != 0 || j.state != running || second != nil && second.state != running || op == abi.OpEventRecord
 }
 
 // letsNextGo reports whether a launch behind the job may go to the GPU now: the job is there as one

@@ -180,3 +180,57 @@ func TestTurnEndsWithTwo(t *testing.T) {
 		})
 	}
 }
+
+// TestCommandsBehindALaunchThatWaits: what comes behind a launch that was to go behind another, and
+// has lost its turn before it went, waits for it.
+func TestCommandsBehindALaunchThatWaits(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	spin, inc := g.load(spinPTX, "spin"), g.load(incPTX, "inc")
+	for _, h := range []uint64{spin, inc} {
+		f, err := r.x.functions.get(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.mean = 100 * time.Microsecond
+	}
+	mem := g.must(abi.OpMemAlloc, abi.Alloc{Size: 128}).Value[0]
+	sim := r.byKernel()
+	r.page.SetTurn(ipc.Turn{Until: sim.Now() + time.Second, Behind: true})
+	// Another context has all slots but one, so the second launch gets none.
+	var others []ipc.Claim
+	for range ipc.MaxLaunchSlots - 1 {
+		c, ok := r.page.Claim(1, &ipc.Launch{})
+		if !ok {
+			t.Fatal("no slot")
+		}
+		others = append(others, c)
+	}
+	g.spin(spin, 1, 200_000)
+	l, params := launchOf(inc, 32, mem)
+	g.send(abi.Header{Op: abi.OpLaunch}, l, params...)
+	g.send(abi.Header{Op: abi.OpCopyOut}, abi.Transfer{Dst: staging, Src: mem, Size: 128})
+	r.x.Step(false)
+	ch := r.x.channels[0]
+	if ch.second == nil || ch.second.state.onGPU() {
+		t.Fatalf("second launch %+v, want one that waits", ch.second)
+	}
+	r.steps(false)
+	r.page.SetTurn(ipc.Turn{})
+	for _, c := range others {
+		c.Abandon(0)
+	}
+	for n := 0; n < 3; n, _ = g.com.Pending() {
+		r.runAll()
+		r.x.Step(false)
+		runtime.Gosched()
+	}
+	for i, com := range g.receive(3) {
+		if com.Status != abi.StatusOK {
+			t.Errorf("command %d: %v", i, com.Status)
+		}
+	}
+	if got := r.word(staging); got != 1 {
+		t.Errorf("the copy reads %d, want what the launch before it wrote", got)
+	}
+}
