@@ -4,6 +4,7 @@
  * be defined before, selects the symbols that the names without a version mean. */
 #ifndef VGPU_CUDA_H
 #define VGPU_CUDA_H
+#define __cuda_cuda_h__ /* other headers ask whether this was included by that name */
 
 #include <stddef.h>
 #include <stdint.h>

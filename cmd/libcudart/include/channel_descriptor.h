@@ -1,5 +1,6 @@
 #ifndef VGPU_CHANNEL_DESCRIPTOR_H
 #define VGPU_CHANNEL_DESCRIPTOR_H
+#define __CHANNEL_DESCRIPTOR_H__
 
 /* cudaCreateChannelDesc<T>: the channels of a type. */
 

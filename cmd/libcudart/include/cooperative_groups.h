@@ -1,5 +1,6 @@
 #ifndef VGPU_COOPERATIVE_GROUPS_H
 #define VGPU_COOPERATIVE_GROUPS_H
+#define _COOPERATIVE_GROUPS_H_
 
 /* Cooperative groups in their common forms (CUDA C++ Programming Guide, Cooperative Groups): blocks,
  * tiles, coalesced threads and grids, with synchronization, shuffles, votes, and reduce. */
@@ -137,8 +138,17 @@ class grid_group : public thread_group {
 
 VGPU_CG grid_group this_grid() { return grid_group(); }
 
+class lanes;
+class coalesced_group;
+namespace details {
+VGPU_CG coalesced_group coalesced(unsigned mask);
+VGPU_CG unsigned mask_of(const lanes &g);
+} // namespace details
+
 /* What tiles and coalesced groups have in common: lanes of a warp. */
 class lanes : public thread_group {
+    friend VGPU_CG unsigned details::mask_of(const lanes &);
+
   protected:
     VGPU_CG lanes(unsigned m, unsigned first) : thread_group(lanes_kind, m, first) {}
     /* rank's lane */
@@ -155,7 +165,7 @@ class lanes : public thread_group {
 class coalesced_group : public lanes {
     VGPU_CG explicit coalesced_group(unsigned m) : lanes(m, 0) {}
     friend VGPU_CG coalesced_group coalesced_threads();
-    friend VGPU_CG coalesced_group binary_partition_of(unsigned mask);
+    friend VGPU_CG coalesced_group details::coalesced(unsigned mask);
     VGPU_CG unsigned packed(unsigned lanes_set) const
     {
         unsigned r = 0, n = 0;
@@ -170,6 +180,7 @@ class coalesced_group : public lanes {
     VGPU_CG unsigned meta_group_rank() const { return 0; }
     VGPU_CG unsigned ballot(int p) const { return packed(__ballot_sync(mask, p)); }
     template <class T> VGPU_CG unsigned match_any(T v) const { return packed(__match_any_sync(mask, v)); }
+    template <class T> VGPU_CG unsigned match_all(T v, int &p) const { return packed(__match_all_sync(mask, v, &p)); }
     template <class T> VGPU_CG T shfl(T v, int rank) const
     {
         int from = (int)lane_of((unsigned)rank % size());
@@ -189,24 +200,24 @@ class coalesced_group : public lanes {
 };
 
 VGPU_CG coalesced_group coalesced_threads() { return coalesced_group(__activemask()); }
-VGPU_CG coalesced_group binary_partition_of(unsigned mask) { return coalesced_group(mask); }
+namespace details {
+VGPU_CG coalesced_group coalesced(unsigned mask) { return coalesced_group(mask); }
+VGPU_CG unsigned mask_of(const lanes &g) { return g.mask; }
+} // namespace details
 
-template <unsigned Size, class Parent = void> class thread_block_tile : public lanes {
+/* What a tile of Size threads does, whatever it is a part of. */
+template <unsigned Size> class tile : public lanes {
     static_assert(Size && Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads");
     static VGPU_CG unsigned first_lane() { return details::lane() & ~(Size - 1); }
-    VGPU_CG explicit thread_block_tile()
-        : lanes((Size == 32 ? 0xffffffffu : (1u << Size % 32) - 1) << first_lane(), first_lane())
-    {
-    }
-    template <unsigned S, class P> friend VGPU_CG thread_block_tile<S, P> tiled_partition(const P &);
+
+  protected:
+    VGPU_CG tile() : lanes((Size == 32 ? 0xffffffffu : (1u << Size % 32) - 1) << first_lane(), first_lane()) {}
 
   public:
     static constexpr unsigned numThreads = Size;
     static VGPU_CG constexpr unsigned size() { return Size; }
     static VGPU_CG constexpr unsigned num_threads() { return Size; }
     static VGPU_CG unsigned thread_rank() { return details::lane() & (Size - 1); }
-    VGPU_CG unsigned meta_group_rank() const { return details::thread_of_block() / Size; }
-    VGPU_CG unsigned meta_group_size() const { return (thread_block::size() + Size - 1) / Size; }
     VGPU_CG unsigned ballot(int p) const { return (__ballot_sync(mask, p) & mask) >> first_lane(); }
     template <class T> VGPU_CG unsigned match_any(T v) const { return __match_any_sync(mask, v) >> first_lane(); }
     template <class T> VGPU_CG unsigned match_all(T v, int &p) const
@@ -226,6 +237,29 @@ template <unsigned Size, class Parent = void> class thread_block_tile : public l
 #undef VGPU_SHFL
 };
 
+template <unsigned Size, class Parent = void> class thread_block_tile : public tile<Size> {
+    template <unsigned S, class P> friend VGPU_CG thread_block_tile<S, P> tiled_partition(const P &);
+    VGPU_CG thread_block_tile() {}
+
+  public:
+    static VGPU_CG unsigned meta_group_rank() { return Parent::thread_rank() / Size; }
+    static VGPU_CG unsigned meta_group_size() { return (Parent::size() + Size - 1) / Size; }
+};
+
+/* A tile whose parent's type is forgotten. */
+template <unsigned Size> class thread_block_tile<Size, void> : public tile<Size> {
+    unsigned rank_, groups_;
+
+  public:
+    template <class P>
+    VGPU_CG thread_block_tile(const thread_block_tile<Size, P> &t)
+        : tile<Size>(t), rank_(t.meta_group_rank()), groups_(t.meta_group_size())
+    {
+    }
+    VGPU_CG unsigned meta_group_rank() const { return rank_; }
+    VGPU_CG unsigned meta_group_size() const { return groups_; }
+};
+
 template <unsigned S, class P> VGPU_CG thread_block_tile<S, P> tiled_partition(const P &)
 {
     return thread_block_tile<S, P>();
@@ -237,11 +271,23 @@ VGPU_CG thread_group tiled_partition(const thread_group &, unsigned size)
     return thread_group(thread_group::lanes_kind, (size == 32 ? 0xffffffffu : (1u << size) - 1) << first, first);
 }
 
+/* Groups of a group's threads, which need not have converged: its mask says who takes part. */
 template <class G> VGPU_CG coalesced_group binary_partition(const G &g, bool p)
 {
-    unsigned active = __activemask(), yes = __ballot_sync(active, p);
-    (void)g;
-    return binary_partition_of(p ? yes : active & ~yes);
+    unsigned all = details::mask_of(g), yes = __ballot_sync(all, p);
+    return details::coalesced(p ? yes : all & ~yes);
+}
+template <class G, class T> VGPU_CG coalesced_group labeled_partition(const G &g, T label)
+{
+    return details::coalesced(__match_any_sync(details::mask_of(g), label));
+}
+VGPU_CG coalesced_group tiled_partition(const coalesced_group &g, unsigned size)
+{
+    unsigned all = details::mask_of(g), first = g.thread_rank() & ~(size - 1), part = 0, rank = 0;
+    for (unsigned m = all; m; m &= m - 1, rank++)
+        if ((rank & ~(size - 1)) == first)
+            part |= m & -m;
+    return details::coalesced(part);
 }
 
 template <class G> VGPU_CG void sync(const G &g) { g.sync(); }

@@ -2,6 +2,7 @@
  * are never fused with others. */
 #ifndef CUDA_FP16_H
 #define CUDA_FP16_H
+#define __CUDA_FP16_H__
 
 #include "cuda_runtime.h"
 
@@ -27,6 +28,12 @@ struct __attribute__((aligned(2))) __half {
     __host__ __device__ __half(double f) : v((_Float16)f) {}
     __host__ __device__ __half(int i) : v((_Float16)i) {}
     __host__ __device__ __half(unsigned i) : v((_Float16)i) {}
+    __host__ __device__ __half(short i) : v((_Float16)i) {}
+    __host__ __device__ __half(unsigned short i) : v((_Float16)i) {}
+    __host__ __device__ __half(long i) : v((_Float16)i) {}
+    __host__ __device__ __half(unsigned long i) : v((_Float16)i) {}
+    __host__ __device__ __half(long long i) : v((_Float16)i) {}
+    __host__ __device__ __half(unsigned long long i) : v((_Float16)i) {}
     __host__ __device__ operator float() const { return (float)v; }
     __host__ __device__ operator __half_raw() const
     {
@@ -241,6 +248,7 @@ VGPU_MATH(log2, log2f)
 VGPU_MATH(log10, log10f)
 VGPU_MATH(sin, sinf)
 VGPU_MATH(cos, cosf)
+VGPU_MATH(tanh, tanhf)
 VGPU_MATH(floor, floorf)
 VGPU_MATH(ceil, ceilf)
 VGPU_MATH(trunc, truncf)
@@ -286,6 +294,52 @@ VGPU_SHUFFLE(__shfl_up_sync, unsigned)
 VGPU_SHUFFLE(__shfl_down_sync, unsigned)
 VGPU_SHUFFLE(__shfl_xor_sync, int)
 #undef VGPU_SHUFFLE
+
+/* Atomic operations on numbers of 16 bits, also of cuda_bf16.h, and on pairs of them. */
+template <class T, class F> VGPU_DEVICE T vgpu_atomic_half(T *p, F f)
+{
+    unsigned short *word = (unsigned short *)(void *)p, was = *(volatile unsigned short *)word, old, bits;
+    T v;
+    do {
+        old = was;
+        __builtin_memcpy(&v, &old, 2);
+        v = f(v);
+        __builtin_memcpy(&bits, &v, 2);
+        was = atomicCAS(word, old, bits);
+    } while (was != old);
+    __builtin_memcpy(&v, &old, 2);
+    return v;
+}
+template <class T, class F> VGPU_DEVICE T vgpu_atomic_pair(T *p, F f)
+{
+    unsigned *word = (unsigned *)(void *)p, was = *(volatile unsigned *)word, old, bits;
+    T v;
+    do {
+        old = was;
+        __builtin_memcpy(&v, &old, 4);
+        v = f(v);
+        __builtin_memcpy(&bits, &v, 4);
+        was = atomicCAS(word, old, bits);
+    } while (was != old);
+    __builtin_memcpy(&v, &old, 4);
+    return v;
+}
+VGPU_DEVICE __half2 atomicAdd(__half2 *p, __half2 v)
+{
+    return vgpu_atomic_pair(p, [v](__half2 was) { return __hadd2(was, v); });
+}
+VGPU_DEVICE __half atomicAdd(__half *p, __half v)
+{
+    return vgpu_atomic_half(p, [v](__half was) { return __hadd(was, v); });
+}
+VGPU_DEVICE __half __ldg(const __half *p) { return __ushort_as_half(__ldg((const unsigned short *)(const void *)p)); }
+VGPU_DEVICE __half2 __ldg(const __half2 *p)
+{
+    unsigned bits = __ldg((const unsigned *)(const void *)p);
+    __half2 h;
+    __builtin_memcpy(&h, &bits, 4);
+    return h;
+}
 
 #undef VGPU_DEVICE
 #undef VGPU_UNFUSED

@@ -1,5 +1,6 @@
 #ifndef VGPU_CUDA_RUNTIME_H
 #define VGPU_CUDA_RUNTIME_H
+#define __CUDA_RUNTIME_H__ /* other headers ask whether these were included by such names */
 
 /* The CUDA runtime for programs: the API, its C++ forms, and device code where clang compiles it. */
 

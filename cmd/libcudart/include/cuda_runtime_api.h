@@ -1,5 +1,6 @@
 #ifndef VGPU_CUDA_RUNTIME_API_H
 #define VGPU_CUDA_RUNTIME_API_H
+#define __CUDA_RUNTIME_API_H__
 
 /* Functions of the CUDA runtime API, for C and C++. A declaration that differs between major
  * versions follows CUDART_VERSION, which driver_types.h sets unless the program has. */
@@ -75,8 +76,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned int flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t start, cudaEvent_t end);
 cudaError_t cudaEventQuery(cudaEvent_t event);
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned int flags);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream VGPU_DEFAULT(0));
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream VGPU_DEFAULT(0),
+    unsigned int flags VGPU_DEFAULT(0));
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaFree(void *devPtr);
 cudaError_t cudaFreeArray(cudaArray_t array);
@@ -127,17 +129,18 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *fu
 cudaError_t cudaMalloc(void **devPtr, size_t size);
 cudaError_t cudaMalloc3D(struct cudaPitchedPtr *pitchedDevPtr, struct cudaExtent extent);
 cudaError_t cudaMalloc3DArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
-    struct cudaExtent extent, unsigned int flags);
+    struct cudaExtent extent, unsigned int flags VGPU_DEFAULT(0));
 cudaError_t cudaMallocArray(cudaArray_t *array, const struct cudaChannelFormatDesc *desc,
-    size_t width, size_t height, unsigned int flags);
+    size_t width, size_t height VGPU_DEFAULT(0), unsigned int flags VGPU_DEFAULT(0));
 cudaError_t cudaMallocAsync(void **devPtr, size_t size, cudaStream_t hStream);
 cudaError_t cudaMallocFromPoolAsync(void **ptr, size_t size, cudaMemPool_t memPool,
     cudaStream_t stream);
 cudaError_t cudaMallocHost(void **ptr, size_t size);
-cudaError_t cudaMallocManaged(void **devPtr, size_t size, unsigned int flags);
+cudaError_t cudaMallocManaged(void **devPtr, size_t size,
+    unsigned int flags VGPU_DEFAULT(cudaMemAttachGlobal));
 cudaError_t cudaMallocMipmappedArray(cudaMipmappedArray_t *mipmappedArray,
     const struct cudaChannelFormatDesc *desc, struct cudaExtent extent, unsigned int numLevels,
-    unsigned int flags);
+    unsigned int flags VGPU_DEFAULT(0));
 cudaError_t cudaMallocPitch(void **devPtr, size_t *pitch, size_t width, size_t height);
 cudaError_t cudaMemGetInfo(size_t *free, size_t *total);
 cudaError_t cudaMemPoolCreate(cudaMemPool_t *memPool, const struct cudaMemPoolProps *poolProps);
@@ -165,55 +168,58 @@ cudaError_t cudaMemcpy2D(void *dst, size_t dpitch, const void *src, size_t spitc
     size_t height, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst,
     cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t width, size_t height,
-    enum cudaMemcpyKind kind);
+    enum cudaMemcpyKind kind VGPU_DEFAULT(cudaMemcpyDeviceToDevice));
 cudaError_t cudaMemcpy2DAsync(void *dst, size_t dpitch, const void *src, size_t spitch,
-    size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream);
+    size_t width, size_t height, enum cudaMemcpyKind kind, cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpy2DFromArray(void *dst, size_t dpitch, cudaArray_const_t src, size_t wOffset,
     size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpy2DFromArrayAsync(void *dst, size_t dpitch, cudaArray_const_t src,
     size_t wOffset, size_t hOffset, size_t width, size_t height, enum cudaMemcpyKind kind,
-    cudaStream_t stream);
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpy2DToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src,
     size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset,
     const void *src, size_t spitch, size_t width, size_t height, enum cudaMemcpyKind kind,
-    cudaStream_t stream);
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpy3D(const struct cudaMemcpy3DParms *p);
-cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p, cudaStream_t stream);
+cudaError_t cudaMemcpy3DAsync(const struct cudaMemcpy3DParms *p,
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpy3DPeer(const struct cudaMemcpy3DPeerParms *p);
-cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p, cudaStream_t stream);
+cudaError_t cudaMemcpy3DPeerAsync(const struct cudaMemcpy3DPeerParms *p,
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpyArrayToArray(cudaArray_t dst, size_t wOffsetDst, size_t hOffsetDst,
     cudaArray_const_t src, size_t wOffsetSrc, size_t hOffsetSrc, size_t count,
-    enum cudaMemcpyKind kind);
+    enum cudaMemcpyKind kind VGPU_DEFAULT(cudaMemcpyDeviceToDevice));
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t count, enum cudaMemcpyKind kind,
-    cudaStream_t stream);
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpyFromArray(void *dst, cudaArray_const_t src, size_t wOffset, size_t hOffset,
     size_t count, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyFromArrayAsync(void *dst, cudaArray_const_t src, size_t wOffset,
-    size_t hOffset, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count, size_t offset,
-    enum cudaMemcpyKind kind);
+    size_t hOffset, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream VGPU_DEFAULT(0));
+cudaError_t cudaMemcpyFromSymbol(void *dst, const void *symbol, size_t count,
+    size_t offset VGPU_DEFAULT(0), enum cudaMemcpyKind kind VGPU_DEFAULT(cudaMemcpyDeviceToHost));
 cudaError_t cudaMemcpyFromSymbolAsync(void *dst, const void *symbol, size_t count, size_t offset,
-    enum cudaMemcpyKind kind, cudaStream_t stream);
+    enum cudaMemcpyKind kind, cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpyPeer(void *dst, int dstDevice, const void *src, int srcDevice, size_t count);
 cudaError_t cudaMemcpyPeerAsync(void *dst, int dstDevice, const void *src, int srcDevice,
-    size_t count, cudaStream_t stream);
+    size_t count, cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpyToArray(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src,
     size_t count, enum cudaMemcpyKind kind);
 cudaError_t cudaMemcpyToArrayAsync(cudaArray_t dst, size_t wOffset, size_t hOffset, const void *src,
-    size_t count, enum cudaMemcpyKind kind, cudaStream_t stream);
-cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count, size_t offset,
-    enum cudaMemcpyKind kind);
+    size_t count, enum cudaMemcpyKind kind, cudaStream_t stream VGPU_DEFAULT(0));
+cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *src, size_t count,
+    size_t offset VGPU_DEFAULT(0), enum cudaMemcpyKind kind VGPU_DEFAULT(cudaMemcpyHostToDevice));
 cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *src, size_t count,
-    size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream);
+    size_t offset, enum cudaMemcpyKind kind, cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemset(void *devPtr, int value, size_t count);
 cudaError_t cudaMemset2D(void *devPtr, size_t pitch, int value, size_t width, size_t height);
 cudaError_t cudaMemset2DAsync(void *devPtr, size_t pitch, int value, size_t width, size_t height,
-    cudaStream_t stream);
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemset3D(struct cudaPitchedPtr pitchedDevPtr, int value, struct cudaExtent extent);
 cudaError_t cudaMemset3DAsync(struct cudaPitchedPtr pitchedDevPtr, int value,
-    struct cudaExtent extent, cudaStream_t stream);
-cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count, cudaStream_t stream);
+    struct cudaExtent extent, cudaStream_t stream VGPU_DEFAULT(0));
+cudaError_t cudaMemsetAsync(void *devPtr, int value, size_t count,
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMipmappedArrayGetMemoryRequirements(
     struct cudaArrayMemoryRequirements *memoryRequirements, cudaMipmappedArray_t mipmap,
     int device);
@@ -239,8 +245,8 @@ cudaError_t cudaSetDeviceFlags(unsigned int flags);
 cudaError_t cudaSetValidDevices(int *device_arr, int len);
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback,
     void *userData, unsigned int flags);
-cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr, size_t length,
-    unsigned int flags);
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t stream, void *devPtr,
+    size_t length VGPU_DEFAULT(0), unsigned int flags VGPU_DEFAULT(cudaMemAttachSingle));
 cudaError_t cudaStreamCopyAttributes(cudaStream_t dst, cudaStream_t src);
 cudaError_t cudaStreamCreate(cudaStream_t *stream);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned int flags);
@@ -254,14 +260,15 @@ cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamSetAttribute(cudaStream_t hStream, enum cudaLaunchAttributeID attr,
     const union cudaLaunchAttributeValue *value);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned int flags);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event,
+    unsigned int flags VGPU_DEFAULT(0));
 
 cudaError_t cudaFuncGetName(const char **name, const void *func);
 cudaError_t cudaFuncGetParamInfo(const void *func, size_t paramIndex, size_t *paramOffset,
     size_t *paramSize);
 cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **funcPtr,
     unsigned int cudaVersion, unsigned long long flags,
-    enum cudaDriverEntryPointQueryResult *driverStatus);
+    enum cudaDriverEntryPointQueryResult *driverStatus VGPU_DEFAULT(NULL));
 cudaError_t cudaGetKernel(cudaKernel_t *kernelPtr, const void *entryFuncAddr);
 cudaError_t cudaInitDevice(int device, unsigned int deviceFlags, unsigned int flags);
 cudaError_t cudaKernelSetAttributeForDevice(cudaKernel_t kernel, enum cudaFuncAttribute attr,
@@ -291,7 +298,8 @@ cudaError_t cudaStreamGetId(cudaStream_t hStream, unsigned long long *streamId);
 cudaError_t cudaBindSurfaceToArray(const struct surfaceReference *surfref, cudaArray_const_t array,
     const struct cudaChannelFormatDesc *desc);
 cudaError_t cudaBindTexture(size_t *offset, const struct textureReference *texref,
-    const void *devPtr, const struct cudaChannelFormatDesc *desc, size_t size);
+    const void *devPtr, const struct cudaChannelFormatDesc *desc,
+    size_t size VGPU_DEFAULT(0xffffffffu));
 cudaError_t cudaBindTexture2D(size_t *offset, const struct textureReference *texref,
     const void *devPtr, const struct cudaChannelFormatDesc *desc, size_t width, size_t height,
     size_t pitch);
@@ -306,16 +314,16 @@ cudaError_t cudaGetTextureReference(const struct textureReference **texref, cons
 cudaError_t cudaUnbindTexture(const struct textureReference *texref);
 #else
 cudaError_t cudaGetDriverEntryPoint(const char *symbol, void **funcPtr, unsigned long long flags,
-    enum cudaDriverEntryPointQueryResult *driverStatus);
+    enum cudaDriverEntryPointQueryResult *driverStatus VGPU_DEFAULT(NULL));
 #endif
 
 #if CUDART_VERSION < 13000
 cudaError_t cudaLaunchCooperativeKernelMultiDevice(struct cudaLaunchParams *launchParamsList,
-    unsigned int numDevices, unsigned int flags);
+    unsigned int numDevices, unsigned int flags VGPU_DEFAULT(0));
 cudaError_t cudaMemAdvise(const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
     int device);
 cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, int dstDevice,
-    cudaStream_t stream);
+    cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaSetDoubleForDevice(double *d);
 cudaError_t cudaSetDoubleForHost(double *d);
 cudaError_t cudaThreadExit(void);
@@ -332,7 +340,7 @@ cudaError_t cudaGetDeviceProperties_v2(struct cudaDeviceProp *prop, int device);
 cudaError_t cudaMemAdvise_v2(const void *devPtr, size_t count, enum cudaMemoryAdvise advice,
     struct cudaMemLocation location);
 cudaError_t cudaMemPrefetchAsync_v2(const void *devPtr, size_t count,
-    struct cudaMemLocation location, unsigned int flags, cudaStream_t stream);
+    struct cudaMemLocation location, unsigned int flags, cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList,
     size_t *failIdx, unsigned long long flags, cudaStream_t stream);
 cudaError_t cudaMemcpyBatchAsync(void **dsts, void **srcs, size_t *sizes, size_t count,
@@ -348,7 +356,7 @@ cudaError_t cudaMemGetDefaultMemPool(cudaMemPool_t *memPool, struct cudaMemLocat
 cudaError_t cudaMemGetMemPool(cudaMemPool_t *memPool, struct cudaMemLocation *location,
     enum cudaMemAllocationType type);
 cudaError_t cudaMemPrefetchAsync(const void *devPtr, size_t count, struct cudaMemLocation location,
-    unsigned int flags, cudaStream_t stream);
+    unsigned int flags, cudaStream_t stream VGPU_DEFAULT(0));
 cudaError_t cudaMemSetMemPool(struct cudaMemLocation *location, enum cudaMemAllocationType type,
     cudaMemPool_t memPool);
 cudaError_t cudaMemcpy3DBatchAsync(size_t numOps, struct cudaMemcpy3DBatchOp *opList,

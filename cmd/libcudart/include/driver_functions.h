@@ -1,5 +1,6 @@
 #ifndef VGPU_DRIVER_FUNCTIONS_H
 #define VGPU_DRIVER_FUNCTIONS_H
+#define __DRIVER_FUNCTIONS_H__
 
 /* make_cudaExtent and the like. */
 

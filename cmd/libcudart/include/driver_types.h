@@ -1,5 +1,6 @@
 #ifndef VGPU_DRIVER_TYPES_H
 #define VGPU_DRIVER_TYPES_H
+#define __DRIVER_TYPES_H__
 
 /* Types of the CUDA runtime API, written from its public documentation. A layout that differs
  * between major versions follows CUDART_VERSION. */

@@ -1,5 +1,6 @@
 #ifndef VGPU_MATH_CONSTANTS_H
 #define VGPU_MATH_CONSTANTS_H
+#define __MATH_CONSTANTS_H__
 
 /* Constants for device code, of which programs use these. */
 

@@ -1,5 +1,6 @@
 #ifndef VGPU_TEXTURE_TYPES_H
 #define VGPU_TEXTURE_TYPES_H
+#define __TEXTURE_TYPES_H__
 
 /* Types of textures and surfaces, and the references that CUDA 11 still has. */
 

@@ -1,5 +1,6 @@
 #ifndef VGPU_VECTOR_FUNCTIONS_H
 #define VGPU_VECTOR_FUNCTIONS_H
+#define __VECTOR_FUNCTIONS_H__
 
 /* make_int2 and the like. */
 

@@ -1,5 +1,6 @@
 #ifndef VGPU_VECTOR_TYPES_H
 #define VGPU_VECTOR_TYPES_H
+#define __VECTOR_TYPES_H__
 
 /* CUDA's vector types, with the alignment that device code relies on. */
 

@@ -26,6 +26,36 @@ __global__ void tiles(int *out)
     o[0] = sum, o[1] = most, o[2] = scan, o[3] = (int)odd, o[4] = (int)(wide * 4), o[5] = few;
 }
 
+__device__ int place(cg::thread_block_tile<32> warp) { return (int)(warp.meta_group_rank() * 10 + warp.meta_group_size()); }
+
+// Parts of groups: tiles of tiles, of any parent, and groups by what their threads say. Half the
+// warp comes late, so that its threads have not converged.
+__global__ void parts(int *out)
+{
+    auto block = cg::this_thread_block();
+    auto warp = cg::tiled_partition<32>(block);
+    cg::thread_block_tile<32> any = warp;
+    auto eight = cg::tiled_partition<8>(warp);
+    int t = (int)block.thread_rank(), rank = t % 32;
+    if (rank < 16)
+        __nanosleep(1000);
+    auto third = cg::labeled_partition(warp, rank % 3);
+    auto half = cg::binary_partition(warp, rank >= 12);
+    int all, *o = out + t * 8;
+    o[0] = place(any), o[1] = (int)(eight.meta_group_rank() * 10 + eight.meta_group_size());
+    o[2] = (int)(third.size() * 100 + third.thread_rank());
+    o[3] = (int)(half.size() * 100 + half.thread_rank());
+    o[4] = third.shfl(rank, 1);
+    third.match_all(rank % 3, all);
+    o[5] = all;
+    o[6] = o[7] = 0;
+    if (rank % 2) {
+        auto four = cg::tiled_partition(cg::coalesced_threads(), 4);
+        o[6] = (int)(four.size() * 100 + four.thread_rank());
+        o[7] = four.shfl(rank, 0);
+    }
+}
+
 // Each step of all blocks reads what other blocks wrote in the step before.
 __global__ void steps(int *a, int *b, int n, int count)
 {
@@ -52,6 +82,19 @@ int main()
         TRUE(o[0] == (t < 32 ? 496 : 1520) && o[1] == t / 8 * 8 + 7 && o[2] == t % 8 + 1 && o[3] == 0xaa);
         TRUE(o[4] == (t / 8 * 8 + 3) * 4 + 1);
         TRUE(o[5] == (t % 4 == 1 ? 800 + t % 32 / 4 * 10 + t / 32 * 32 + 1 : 0));
+    }
+
+    got.resize(64 * 8);
+    int *more;
+    OK(cudaMalloc(&more, got.size() * sizeof(int)));
+    parts<<<1, 64>>>(more);
+    OK(cudaMemcpy(got.data(), more, got.size() * sizeof(int), cudaMemcpyDeviceToHost));
+    for (int t = 0; t < 64; t++) {
+        const int *o = &got[t * 8], rank = t % 32;
+        TRUE(o[0] == t / 32 * 10 + 2 && o[1] == rank / 8 * 10 + 4);
+        TRUE(o[2] == (rank % 3 == 2 ? 1000 : 1100) + rank / 3 && o[4] == rank % 3 + 3 && o[5]);
+        TRUE(o[3] == (rank < 12 ? 1200 + rank : 2000 + rank - 12));
+        TRUE(o[6] == (rank % 2 ? 400 + rank / 2 % 4 : 0) && o[7] == (rank % 2 ? rank / 8 * 8 + 1 : 0));
     }
 
     int can = 0, blocks = 0;

@@ -20,6 +20,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+/* Its using declarations must come before the functions of device code that it would not expect. */
+#include <stdlib.h>
 
 #include <__clang_cuda_builtin_vars.h>
 
@@ -87,6 +89,7 @@ VGPU_BUILTIN(gridDim)
 
 #include "atomics.h"
 #include "intrinsics.h"
+#include "dpx.h"
 #include "math_overloads.h"
 #if __cplusplus >= 201103L
 #include <__clang_cuda_texture_intrinsics.h>

@@ -82,7 +82,7 @@ cudaError_t cudaGraphHostNodeGetParams(cudaGraphNode_t node, struct cudaHostNode
 cudaError_t cudaGraphHostNodeSetParams(cudaGraphNode_t node,
     const struct cudaHostNodeParams *nodeParams);
 cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *graphExec, cudaGraph_t graph,
-    unsigned long long flags);
+    unsigned long long flags VGPU_DEFAULT(0));
 cudaError_t cudaGraphKernelNodeGetAttribute(cudaGraphNode_t hNode, enum cudaLaunchAttributeID attr,
     union cudaLaunchAttributeValue *value);
 cudaError_t cudaGraphKernelNodeGetParams(cudaGraphNode_t node,
@@ -150,7 +150,7 @@ cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
     enum cudaStreamCaptureStatus *captureStatus, unsigned long long *id);
 #else
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *graphExec, cudaGraph_t graph,
-    unsigned long long flags);
+    unsigned long long flags VGPU_DEFAULT(0));
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t hGraphExec, cudaGraph_t hGraph,
     cudaGraphExecUpdateResultInfo *resultInfo);
 #endif
@@ -168,10 +168,11 @@ cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t
 cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
     const cudaGraphNode_t *to, size_t numDependencies);
 cudaError_t cudaStreamGetCaptureInfo_v2(cudaStream_t stream,
-    enum cudaStreamCaptureStatus *captureStatus, unsigned long long *id, cudaGraph_t *graph,
-    const cudaGraphNode_t **dependencies, size_t *numDependencies);
+    enum cudaStreamCaptureStatus *captureStatus, unsigned long long *id VGPU_DEFAULT(NULL),
+    cudaGraph_t *graph VGPU_DEFAULT(NULL), const cudaGraphNode_t **dependencies VGPU_DEFAULT(NULL),
+    size_t *numDependencies VGPU_DEFAULT(NULL));
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *dependencies,
-    size_t numDependencies, unsigned int flags);
+    size_t numDependencies, unsigned int flags VGPU_DEFAULT(0));
 #endif
 
 #if CUDART_VERSION < 13000 && CUDART_VERSION >= 12000
@@ -192,12 +193,13 @@ cudaError_t cudaGraphNodeGetDependentNodes_v2(cudaGraphNode_t node, cudaGraphNod
 cudaError_t cudaGraphRemoveDependencies_v2(cudaGraph_t graph, const cudaGraphNode_t *from,
     const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies);
 cudaError_t cudaStreamGetCaptureInfo_v3(cudaStream_t stream,
-    enum cudaStreamCaptureStatus *captureStatus, unsigned long long *id, cudaGraph_t *graph,
-    const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edgeData,
-    size_t *numDependencies);
+    enum cudaStreamCaptureStatus *captureStatus, unsigned long long *id VGPU_DEFAULT(NULL),
+    cudaGraph_t *graph VGPU_DEFAULT(NULL), const cudaGraphNode_t **dependencies VGPU_DEFAULT(NULL),
+    const cudaGraphEdgeData **edgeData VGPU_DEFAULT(NULL),
+    size_t *numDependencies VGPU_DEFAULT(NULL));
 cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream,
     cudaGraphNode_t *dependencies, const cudaGraphEdgeData *dependencyData, size_t numDependencies,
-    unsigned int flags);
+    unsigned int flags VGPU_DEFAULT(0));
 #endif
 
 #if CUDART_VERSION >= 13000
@@ -216,11 +218,13 @@ cudaError_t cudaGraphNodeGetDependentNodes(cudaGraphNode_t node, cudaGraphNode_t
 cudaError_t cudaGraphRemoveDependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
     const cudaGraphNode_t *to, const cudaGraphEdgeData *edgeData, size_t numDependencies);
 cudaError_t cudaStreamGetCaptureInfo(cudaStream_t stream,
-    enum cudaStreamCaptureStatus *captureStatus, unsigned long long *id, cudaGraph_t *graph,
-    const cudaGraphNode_t **dependencies, const cudaGraphEdgeData **edgeData,
-    size_t *numDependencies);
+    enum cudaStreamCaptureStatus *captureStatus, unsigned long long *id VGPU_DEFAULT(NULL),
+    cudaGraph_t *graph VGPU_DEFAULT(NULL), const cudaGraphNode_t **dependencies VGPU_DEFAULT(NULL),
+    const cudaGraphEdgeData **edgeData VGPU_DEFAULT(NULL),
+    size_t *numDependencies VGPU_DEFAULT(NULL));
 cudaError_t cudaStreamUpdateCaptureDependencies(cudaStream_t stream, cudaGraphNode_t *dependencies,
-    const cudaGraphEdgeData *dependencyData, size_t numDependencies, unsigned int flags);
+    const cudaGraphEdgeData *dependencyData, size_t numDependencies,
+    unsigned int flags VGPU_DEFAULT(0));
 #endif
 
 #endif

@@ -1,5 +1,6 @@
 #ifndef VGPU_CRT_HOST_DEFINES_H
 #define VGPU_CRT_HOST_DEFINES_H
+#define __HOST_DEFINES_H__
 
 /* What marks functions and variables of device code. It means nothing to a C compiler. */
 
@@ -26,7 +27,8 @@
 #endif
 
 #define __forceinline__ __inline__ __attribute__((always_inline))
-#ifndef __noinline__
+/* Newer compilers have the word for CUDA, and it may be an attribute's name, too: __attribute__((__noinline__)). */
+#if defined(__CUDA__) && defined(__clang__) && __clang_major__ < 16 && !defined(__noinline__)
 #define __noinline__ __attribute__((noinline))
 #endif
 #define __align__(n) __attribute__((aligned(n)))
@@ -34,5 +36,12 @@
 #define CUDARTAPI
 #define CUDART_CB
 #define CUDARTAPI_CDECL
+
+/* An argument that C++ programs may leave out. */
+#ifdef __cplusplus
+#define VGPU_DEFAULT(value) = value
+#else
+#define VGPU_DEFAULT(value)
+#endif
 
 #endif

@@ -35,9 +35,9 @@ template <class T> inline cudaError_t cudaMallocFromPoolAsync(T **p, size_t n, c
 {
     return ::cudaMallocFromPoolAsync((void **)(void *)p, n, pool, s);
 }
-inline cudaError_t cudaMallocAsync(void **p, size_t n, cudaMemPool_t pool, cudaStream_t s)
+template <class T> inline cudaError_t cudaMallocAsync(T **p, size_t n, cudaMemPool_t pool, cudaStream_t s)
 {
-    return ::cudaMallocFromPoolAsync(p, n, pool, s);
+    return ::cudaMallocFromPoolAsync((void **)(void *)p, n, pool, s);
 }
 
 /* Symbols are variables here, and references to them in the API. */
