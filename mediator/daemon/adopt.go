@@ -90,9 +90,10 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 		}
 	}
 	s.startTasks(g)
-	s.wg.Go(func() { s.tellPlaces(g) })
 	s.wg.Go(func() {
+		defer s.noteEnd(g)
 		defer close(g.gone)
+		defer g.answers.stop()
 		ended := g.receive(s.log, func(m *ipc.Message) {
 			switch m.Kind {
 			case ipc.KindTask, ipc.KindTaskGone, ipc.KindLeft, ipc.KindWants, ipc.KindGrow:

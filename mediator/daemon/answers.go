@@ -12,9 +12,11 @@ import (
 // answers are what a guest's process is to be told about its contexts that float. It may read late, or
 // never, and nobody else waits for that.
 type answers struct {
-	news chan struct{} // one entry: something is due
-
 	mu sync.Mutex
+	// tell starts the goroutine that tells what is due, unless telling: it does so already. It is nil
+	// once the guest is gone.
+	tell    func()
+	telling bool
 	// due has for each slot what is not told yet. A newer answer takes the place of an older one: it is
 	// about a later context, or about the same one that still waited.
 	due [ipc.MaxContexts]*ipc.Place
@@ -32,44 +34,52 @@ const maxLends = 8
 // more refusals, but learns what it has and that it has it no longer.
 func (a *answers) addLend(l ipc.Lend, refusal bool) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if !refusal || len(a.lends) < maxLends {
 		a.lends = append(a.lends, l)
 	}
-	a.mu.Unlock()
 	a.notify()
 }
 
 // lendAgain is addLend for what was due before all others.
 func (a *answers) lendAgain(l ipc.Lend) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.lends = append([]ipc.Lend{l}, a.lends...)
-	a.mu.Unlock()
 	a.notify()
 }
 
 // add has an answer be told. If it failed before, one that came since is told instead.
 func (a *answers) add(pl *ipc.Place, failed bool) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if !failed || a.due[pl.Slot] == nil {
 		a.due[pl.Slot] = pl
 	}
-	a.mu.Unlock()
 	a.notify()
 }
 
 // addLeave has a context be told to leave.
 func (a *answers) addLeave(l *ipc.Leave) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.leaves[l.Slot] = l
-	a.mu.Unlock()
 	a.notify()
 }
 
+// notify has what is due be told. Preconditions: a.mu is held.
 func (a *answers) notify() {
-	select {
-	case a.news <- struct{}{}:
-	default:
+	if a.tell != nil && !a.telling {
+		a.telling = true
+		a.tell()
 	}
+}
+
+// stop has no goroutine tell what is due from now on, but one that does already.
+func (a *answers) stop() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.tell = nil
 }
 
 // due is a message that is due.
@@ -80,7 +90,8 @@ type dueMessage struct {
 	again func() // has it be told again
 }
 
-// take returns what is due, in order: a context is placed before it is told to leave.
+// take returns what is due, in order: a context is placed before it is told to leave. If that is
+// nothing, the goroutine that asks has to end.
 func (a *answers) take() (all []dueMessage) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -99,10 +110,8 @@ func (a *answers) take() (all []dueMessage) {
 		l := a.lends[0]
 		a.lends = a.lends[1:]
 		all = append(all, dueMessage{ipc.KindLend, 0, l, func() { a.lendAgain(l) }})
-		if len(a.lends) > 0 {
-			a.notify()
-		}
 	}
+	a.telling = len(all) > 0
 	return all
 }
 
@@ -130,16 +139,15 @@ func (s *Service) tellPlace(g *guest, d tasks.Decision) {
 	g.answers.add(&pl, false)
 }
 
-// tellPlaces tells a guest's process what was decided about its contexts and spare executors, until the
-// guest is gone.
+// tellPlaces tells a guest's process what was decided about its contexts and spare executors.
 func (s *Service) tellPlaces(g *guest) {
-	for {
+	for all := g.answers.take(); len(all) > 0; all = g.answers.take() {
 		select {
 		case <-g.gone:
 			return
-		case <-g.answers.news:
+		default:
 		}
-		for _, due := range g.answers.take() {
+		for _, due := range all {
 			m, err := ipc.NewMessage(due.kind, due.body)
 			if err == nil {
 				err = g.conn.Send(m)

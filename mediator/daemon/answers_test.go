@@ -49,12 +49,8 @@ func TestAnswersWaitForTheirGuestAlone(t *testing.T) {
 	}
 	log := records{slog.DiscardHandler, make(chan struct{}, 1)}
 	s := &Service{log: slog.New(log)}
-	g := &guest{spec: ipc.Spec{Name: "a"}, conn: ours, gone: make(chan struct{}), answers: answers{news: make(chan struct{}, 1)}}
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		s.tellPlaces(g)
-	}()
+	g := &guest{spec: ipc.Spec{Name: "a"}, conn: ours, gone: make(chan struct{})}
+	g.answers.tell = func() { s.wg.Go(func() { s.tellPlaces(g) }) }
 	const last = 10_000
 	for i := range uint32(last) {
 		s.tellPlace(g, tasks.Decision{Key: tasks.Key{Guest: "a", Slot: 3, Generation: i}, Reason: abi.WaitMemory})
@@ -78,7 +74,7 @@ func TestAnswersWaitForTheirGuestAlone(t *testing.T) {
 		}
 	}
 	close(g.gone)
-	<-told
+	s.wg.Wait()
 	if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
 		t.Error(err)
 	}

@@ -315,19 +315,24 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 	if len(c.Spec.Floats) == 0 {
 		s.prestartNext(c.Spec.GPU)
 	}
-	s.wg.Go(func() {
-		<-g.gone
-		s.forgetProcess(g.pid)
-		select {
-		case <-s.quit: // the daemon ends, and the process goes on
-			return
-		default:
-		}
-		if <-proc.ended; proc.err != nil && !(g.ending.Load() && wasKilled(proc.err)) {
-			s.log.Warn("guest's process", events.Kind(events.GuestProcess), "guest", p.spec.Name, "err", proc.err)
-		}
-	})
 	return g, nil
+}
+
+// noteEnd waits for the end of the process of a guest that is gone, if this daemon started it, and says
+// if it did not end as it should.
+func (s *Service) noteEnd(g *guest) {
+	proc := s.forgetProcess(g.pid)
+	select {
+	case <-s.quit: // the daemon ends, and the process goes on
+		return
+	default:
+	}
+	if proc == nil {
+		return
+	}
+	if <-proc.ended; proc.err != nil && !(g.ending.Load() && wasKilled(proc.err)) {
+		s.log.Warn("guest's process", events.Kind(events.GuestProcess), "guest", g.spec.Name, "err", proc.err)
+	}
 }
 
 // wasKilled reports whether a process's end was SIGKILL, as for one that was told to end and has closed
@@ -341,10 +346,13 @@ func wasKilled(err error) bool {
 	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
 }
 
-func (s *Service) forgetProcess(pid int) {
+// forgetProcess forgets a guest's process that this daemon started, and returns it; nil if it is another.
+func (s *Service) forgetProcess(pid int) *vmProcess {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	proc := s.processes[pid]
 	delete(s.processes, pid)
+	return proc
 }
 
 // kill ends a process that may have ended by itself.

@@ -3,14 +3,17 @@ package daemon
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"testing"
 
+	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
 	"vgpud/mediator/events"
 )
 
 // TestGuestsTakeNoThreads: with a policy about guests none has a thread of the daemon, so that a
-// thousand guests don't take a thousand.
+// thousand guests don't take a thousand; and each has three goroutines at most: for its process's end,
+// output and messages.
 func TestGuestsTakeNoThreads(t *testing.T) {
 	threads := func() int {
 		tasks, err := os.ReadDir("/proc/self/task")
@@ -22,11 +25,14 @@ func TestGuestsTakeNoThreads(t *testing.T) {
 	d := startDaemonConfigured(t, runDir(t), func(c *Config) { c.GPUs[0].Policy = "dfq" })
 	d.prestarted()
 	const guests = 24
-	before := threads()
+	before, goroutines := threads(), runtime.NumGoroutine()
 	for i := range guests {
 		d.createVM(api.VMSpec{Name: fmt.Sprint("g", i), BAR2Bytes: 4 << 20})
 	}
 	d.prestarted()
+	proctest.Until(t, "they have three goroutines each, and API calls a few for a while", func() bool {
+		return runtime.NumGoroutine()-goroutines < 4*guests
+	})
 	if took := threads() - before; took >= guests/2 {
 		t.Errorf("%d guests took %d threads", guests, took)
 	}

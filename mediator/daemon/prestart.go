@@ -104,6 +104,7 @@ func (s *Service) spawn(g ipc.GPU, others ...ipc.GPU) (_ *vmProcess, err error) 
 		return nil, errors.Join(fmt.Errorf("start %s: %w", p.cmd.Path, err), ours.Close())
 	}
 	output.With("pid", p.cmd.Process.Pid)
+	p.cmd.Env, p.cmd.ExtraFiles = nil, nil // nothing reads them any more, and there may be a thousand
 	go func() {
 		p.err = waitChild(p.cmd)
 		if _, err := output.End(); err != nil {

@@ -158,7 +158,7 @@ func (s *Service) admitWith(g *guest, memory uint64) {
 // restoreTasks has the table know a guest that is adopted, with the contexts that have a GPU. Which
 // they are, an earlier daemon saved; that they are still there, the guest's process says.
 func (s *Service) restoreTasks(g *guest, saved *savedState) {
-	g.tasks, g.answers.news = s.tasks, make(chan struct{}, 1)
+	g.tasks, g.answers.tell = s.tasks, func() { s.wg.Go(func() { s.tellPlaces(g) }) }
 	s.restoreSpares(g)
 	if !g.floats() {
 		return

@@ -25,7 +25,8 @@ const (
 	// ControlPageBytes is the size of a guest's control page.
 	ControlPageBytes = contextsBytes + launchAreaBytes + workAreaBytes + eventAreaBytes
 
-	contextsBytes = 3*lineBytes + MaxContexts*contextBytes
+	contextsOffset = 3 * lineBytes
+	contextsBytes  = contextsOffset + MaxContexts*contextBytes
 )
 
 // pageBytes is the size of a page by its version. Each version extends the one before: version 2 by
@@ -45,6 +46,7 @@ type ControlPage struct {
 	events     *eventArea  // nil before version 4
 	slots      [MaxLaunchSlots]LaunchSlot
 	suspension suspensionFile
+	touched    touched
 }
 
 // pageLayout is the layout of the page in memory, up to its launch slots.

@@ -64,11 +64,6 @@ func (a Counters) Max(b Counters) Counters {
 	}
 }
 
-// Unused reports whether the slot has no executor and none has counted anything in it.
-func (c *ContextSlot) Unused() bool {
-	return c.State() == ContextNone && c.fetched.Load() == 0 && c.errors.Load() == 0 && c.commands.Load() == 0 && c.wakeups.Load() == 0
-}
-
 // Counters returns the context's sums, each of them within bounds.
 func (c *ContextSlot) Counters() Counters {
 	failed := count(&c.errors)

@@ -101,7 +101,7 @@ func (p *ControlPage) dropEventKernels(mask uint32) {
 // EventKernels returns the guest's event kernels by number, and the sums. What an executor wrote is
 // bounded, and a name has nothing that can't be printed.
 func (p *ControlPage) EventKernels() (all []EventKernel, sums EventSums) {
-	if p.events == nil {
+	if !p.hasEvents() {
 		return nil, sums
 	}
 	for n := range p.events.kernels {

@@ -83,7 +83,8 @@ func (p *ControlPage) WorkLog(i int) WorkLog {
 
 // SetWorkLogWanted records whether work logs are read; serve calls it.
 func (p *ControlPage) SetWorkLogWanted(wanted bool) {
-	if p.work != nil {
+	const offset = contextsBytes + launchAreaBytes
+	if p.work != nil && (wanted || p.touchedFrom(offset) == offset) {
 		storeBool(&p.work.wanted, wanted)
 	}
 }

@@ -55,6 +55,8 @@ type event struct {
 
 // Slots are the launch slots of one guest. An [ipc.ControlPage] has some.
 type Slots interface {
+	// TouchedSlots returns a bit for each slot that may have a launch.
+	TouchedSlots() uint64
 	// LaunchSlot returns slot i, from 0 to ipc.MaxLaunchSlots-1.
 	LaunchSlot(i int) *ipc.LaunchSlot
 }
@@ -173,9 +175,9 @@ func (q *Queue) readGuest(now time.Duration, g *Guest, report func(Change)) {
 	}
 	q.updateConduct(now, gq)
 	gq.read, gq.needsVerdicts, gq.timeLimit, gq.inTurn = q.reads, g.Mode != ipc.ModeFree, g.TimeLimit, g.InTurn
-	unread := ^uint64(0)
-	if g.NoNews && !found {
-		unread = gq.tracked
+	unread := gq.tracked
+	if !g.NoNews || found {
+		unread |= g.Slots.TouchedSlots()
 	}
 	for ; unread != 0; unread &= unread - 1 {
 		i := bits.TrailingZeros64(unread)

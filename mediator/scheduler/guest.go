@@ -121,6 +121,7 @@ type Guest struct {
 
 	removed    chan struct{} // closed by Remove
 	listening  sync.WaitGroup
+	listens    bool          // it has a listener; guarded by the scheduler's mu
 	generation atomic.Uint64 // of the executors, when Heartbeat last saw it
 
 	work workReader // used by the watcher's goroutine alone

@@ -20,9 +20,9 @@ type launches struct {
 	evictions launchqueue.Evictions
 	ledger    fairshare.EvictionCharges
 	predictor launchqueue.Predictor
-	// byKernel reports whether launches wait for verdicts. changed is closed when that changes.
+	// byKernel reports whether launches wait for verdicts.
 	byKernel bool
-	changed  chan struct{}
+	heard    []*Guest // those that have a listener then: see [Scheduler.Listen]
 	timers   timers
 	// evictionDeadline is how long a kernel may take to leave the GPU; 0 is no limit.
 	evictionDeadline time.Duration
@@ -358,18 +358,6 @@ func (s *Scheduler) setLaunchModes(guests []*Guest) {
 			o.Mode, o.BusyWait, o.PollLimit, o.Latency, o.Suspension = mode, wait, limit, latency, s.suspension()
 		})
 	}
-}
-
-// setByKernel reports whether a new policy decides about single launches.
-func (l *launches) setByKernel(yes bool) {
-	l.queue.Reannounce()
-	if l.byKernel == yes && l.changed != nil {
-		return
-	}
-	if l.changed != nil {
-		close(l.changed)
-	}
-	l.byKernel, l.changed = yes, make(chan struct{})
 }
 
 // shown returns the launches that the policy knows of.

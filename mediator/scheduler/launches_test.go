@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"vgpud/fairshare"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/launchqueue"
@@ -31,7 +32,7 @@ func (s *scene) submit(g *Guest, v ipc.Launch) ipc.Claim {
 // byKernel makes the scene's policy decide about launches.
 func (s *scene) byKernel() {
 	s.sched.mu.Lock()
-	s.sched.launches.setByKernel(true)
+	s.sched.setByKernel(true)
 	s.sched.mu.Unlock()
 	s.sched.Changed(0)
 }
@@ -447,12 +448,21 @@ func TestListenerIsWoken(t *testing.T) {
 	if ev := <-w.asked; ev.Kind != fairshare.Finished || ev.Launch != 1 {
 		t.Errorf("told of %+v", ev)
 	}
-	// Under a policy about guests no listener reads slots, until there is another policy.
+	// Under a policy about guests there is no listener, until there is another policy.
+	listens := func() bool {
+		s.sched.mu.Lock()
+		defer s.sched.mu.Unlock()
+		return g.listens
+	}
+	if !listens() {
+		t.Error("nobody listens")
+	}
 	s.sched.mu.Lock()
-	s.sched.launches.setByKernel(false)
+	s.sched.setByKernel(false)
 	s.sched.mu.Unlock()
 	s.sched.Changed(0)
 	<-w.asked
+	proctest.Until(t, "its listener ends", func() bool { return !listens() })
 	s.submit(g, ipc.Launch{})
 	g.o.Page.WakeDaemon()
 	s.byKernel()

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,33 +17,58 @@ import (
 // rang for is noticed at some time.
 const readEvery = time.Second
 
-// Listen begins to wait for the guest's executors to ring for a launch that came or ended, as long
-// as the policy decides about launches: on a thread of its own, from the first such policy on. Remove
-// ends it. It is for guests whose page has launch slots.
-func (s *Scheduler) Listen(g *Guest) { g.listening.Go(func() { s.listen(g) }) }
+// Listen has a listener wait for the guest's executors to ring for a launch that came or ended, while
+// the policy decides about launches. Remove ends it. It is for guests whose page has launch slots.
+func (s *Scheduler) Listen(g *Guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.launches.heard = append(s.launches.heard, g)
+	s.startListening(g)
+}
 
-// listen is the listener. It also shows the guest that the daemon is alive: launches wait
-// no longer than [ipc.SilenceLimit] for a daemon that is silent, and on a busy host a listener is
-// the last to be late.
+// setByKernel notes whether the policy decides about launches.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) setByKernel(yes bool) {
+	s.launches.byKernel = yes
+	for _, g := range s.launches.heard {
+		s.startListening(g)
+	}
+}
+
+// startListening starts a guest's listener if the policy decides about launches. It ends by itself
+// under another policy.
+//
+// Preconditions: s.mu is held.
+func (s *Scheduler) startListening(g *Guest) {
+	if s.launches.byKernel && !g.listens {
+		g.listens = true
+		g.listening.Go(func() { s.listen(g) })
+	}
+}
+
+// stopListening ends a guest's listener, and waits for that.
+func (s *Scheduler) stopListening(g *Guest) {
+	s.mu.Lock()
+	s.launches.heard = slices.DeleteFunc(s.launches.heard, func(o *Guest) bool { return o == g })
+	s.mu.Unlock()
+	close(g.removed)
+	if g.o.Page != nil {
+		g.o.Page.WakeDaemon()
+	}
+	g.listening.Wait()
+}
+
+// listen is the listener, which has a thread of its own. It also shows the guest that the daemon is
+// alive: launches wait no longer than [ipc.SilenceLimit] for a daemon that is silent, and on a busy
+// host a listener is the last to be late.
 func (s *Scheduler) listen(g *Guest) {
 	page := g.o.Page
-	lastRing, readAt, raised := uint32(0), time.Duration(-1), false
-	for {
-		if byKernel, changed := s.byKernel(); !byKernel {
-			readAt = -1
-			select {
-			case <-changed:
-				continue
-			case <-g.removed:
-				return
-			}
-		}
-		if !raised {
-			if err := raisePriority(); err != nil {
-				s.o.Log.Debug("launches wait a little longer", "guest", g.o.Name, "err", err)
-			}
-			raised = true
-		}
+	if err := raisePriority(); err != nil {
+		s.o.Log.Debug("launches wait a little longer", "guest", g.o.Name, "err", err)
+	}
+	lastRing, readAt := uint32(0), time.Duration(-1)
+	for s.goesOnListening(g) {
 		ring, now := page.DaemonFutex(), s.o.Clock.Now()
 		select {
 		case <-g.removed:
@@ -118,10 +144,11 @@ func yieldOn(processors int) func() {
 	return sched.Yield
 }
 
-// byKernel reports whether launches wait for verdicts, and returns what is closed when that
-// changes.
-func (s *Scheduler) byKernel() (yes bool, changed <-chan struct{}) {
+// goesOnListening reports whether the policy still decides about launches. If not, the guest's listener
+// ends.
+func (s *Scheduler) goesOnListening(g *Guest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.launches.byKernel, s.launches.changed
+	g.listens = s.launches.byKernel
+	return g.listens
 }

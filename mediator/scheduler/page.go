@@ -32,11 +32,7 @@ func (p *PageExecutors) usedContexts() uint32 {
 // lookAgain looks at all contexts, and returns what usedContexts does.
 func (p *PageExecutors) lookAgain() (used uint32) {
 	changes := p.Page.Changed() + 1 // before the contexts: what changes meanwhile is seen the next time
-	for i := range ipc.MaxContexts {
-		if !p.Page.Context(i).Unused() {
-			used |= 1 << i
-		}
-	}
+	used = p.Page.UsedContexts()
 	p.used.Store(changes<<32 | uint64(used))
 	return used
 }

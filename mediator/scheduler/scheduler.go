@@ -145,11 +145,7 @@ func (s *Scheduler) Add(g *Guest) {
 
 // Remove forgets a guest. Once it has returned, the scheduler does not use the guest's page.
 func (s *Scheduler) Remove(g *Guest) {
-	close(g.removed)
-	if g.o.Page != nil {
-		g.o.Page.WakeDaemon()
-	}
-	g.listening.Wait()
+	s.stopListening(g)
 	s.roster.Lock()
 	defer s.roster.Unlock()
 	s.guests = slices.DeleteFunc(s.guests, func(o *Guest) bool { return o == g })
@@ -245,7 +241,8 @@ func (s *Scheduler) startPolicy(name string) error {
 func (s *Scheduler) usePolicy(name string, p fairshare.Policy, byKernel bool) {
 	s.policy, s.policyName = p, name
 	s.dropSlices = true
-	s.launches.setByKernel(byKernel)
+	s.launches.queue.Reannounce()
+	s.setByKernel(byKernel)
 	s.launches.evictions.Restart()
 }
 

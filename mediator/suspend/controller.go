@@ -42,15 +42,18 @@ type Controller struct {
 	arrivals []arrival
 	invalid  bool // Invalidate was called
 	state    State
-	// changed reports whether there is something new for the goroutine; endWait ends its wait for
-	// that.
+	// running reports whether there is a goroutine, which ends when there is nothing more to do.
+	// changed reports whether there is something new for it; endWait ends its wait for that.
+	running    bool
 	changed    bool
 	endWait    context.CancelFunc
 	closing    bool  // Close was called
 	guestEnded bool  // Close's argument
 	closeErr   error // written before done is closed
 
-	contexts map[int]*contextState // belongs to the goroutine
+	// These belong to the goroutine, and to the next one once it has ended.
+	contexts map[int]*contextState
+	applied  DesiredState // what was desired when it was last applied
 }
 
 // arrival is a context's control that came, or nil for a context that is gone.
@@ -82,13 +85,18 @@ type State struct {
 
 // New starts a controller. Close must be called.
 func New(o Options) *Controller {
-	c := &Controller{o: o, done: make(chan struct{}), settled: make(chan struct{}), contexts: make(map[int]*contextState), changed: true}
+	c := &Controller{o: o, done: make(chan struct{}), settled: make(chan struct{}), contexts: make(map[int]*contextState)}
 	now := o.Clock.Now()
 	for _, slot := range o.Leftover {
 		c.contexts[slot] = &contextState{c: c, slot: slot, disabled: true, mustEnable: true, maybeEnabled: true, disabledSince: now}
 	}
 	c.count(&c.state)
-	go c.run()
+	c.settleIfDone()
+	if len(o.Leftover) > 0 {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.notify()
+	}
 	return c
 }
 
@@ -159,43 +167,24 @@ func (c *Controller) Close(ended bool) error {
 	return c.closeErr
 }
 
-// notify wakes the goroutine. Preconditions: mu is held.
+// notify wakes the goroutine, or starts one. Preconditions: mu is held.
 func (c *Controller) notify() {
 	c.changed = true
-	if c.endWait != nil {
+	switch {
+	case !c.running:
+		c.running = true
+		go c.run()
+	case c.endWait != nil:
 		c.endWait()
 	}
 }
 
-// run applies the desired state to the driver until Close.
+// run applies the desired state to the driver until there is nothing more to do, or Close.
 func (c *Controller) run() {
-	defer close(c.done)
-	defer c.settle.Do(func() { close(c.settled) })
-	var at time.Duration
-	var desired DesiredState
-	for {
-		if c.State().Leftover == 0 {
-			c.settle.Do(func() { close(c.settled) })
-		}
-		wait, cancel := context.WithCancel(context.Background())
-		c.mu.Lock()
-		news := c.changed
-		if !news {
-			c.endWait = cancel
-		}
-		c.mu.Unlock()
-		if !news {
-			if at == 0 {
-				<-wait.Done()
-			} else {
-				_ = c.o.Clock.WaitUntil(wait, at) // notify ends it too
-			}
-		}
-		cancel()
+	for again := true; again; {
 		c.mu.Lock()
 		arrivals, invalid, closing := c.arrivals, c.invalid, c.closing
-		changed := desired != c.desired
-		desired = c.desired
+		desired := c.desired
 		c.arrivals, c.invalid, c.changed, c.endWait = nil, false, false, nil
 		c.mu.Unlock()
 		c.applyArrivals(arrivals)
@@ -204,10 +193,42 @@ func (c *Controller) run() {
 		}
 		if closing {
 			c.closeErr = c.release()
+			c.settle.Do(func() { close(c.settled) })
+			close(c.done)
 			return
 		}
-		at = c.apply(desired, changed)
+		changed := desired != c.applied
+		c.applied = desired
+		at := c.apply(desired, changed)
+		c.settleIfDone()
+		again = c.await(at)
 	}
+}
+
+// settleIfDone closes settled if nothing is left of [Options].Leftover.
+func (c *Controller) settleIfDone() {
+	if c.State().Leftover == 0 {
+		c.settle.Do(func() { close(c.settled) })
+	}
+}
+
+// await waits until there is news, or until at; 0 is never. It reports whether the goroutine goes on:
+// without news, and nothing to do later, it ends.
+func (c *Controller) await(at time.Duration) bool {
+	wait, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.mu.Lock()
+	c.running = c.changed || at != 0
+	waits := c.running && !c.changed
+	if waits {
+		c.endWait = cancel
+	}
+	running := c.running
+	c.mu.Unlock()
+	if waits {
+		_ = c.o.Clock.WaitUntil(wait, at) // notify ends it too
+	}
+	return running
 }
 
 // applyArrivals adds contexts that came, and releases those that are gone.

@@ -14,6 +14,7 @@ import (
 	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/gpu/gputest"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 )
 
@@ -117,6 +118,42 @@ func (s *scene) check(slot, disables int) {
 	if page, file := s.page.Disabled(slot), slices.Contains(noted["a"], slot); page != (disables > 0) || file != page {
 		s.t.Errorf("context %d has %d disables, and its page says %v, a file %v", slot, disables, page, file)
 	}
+}
+
+// TestNoGoroutineWithoutWork: a controller has a goroutine only while there is something to do, and
+// follows what is desired, takes contexts and ends all the same.
+func TestNoGoroutineWithoutWork(t *testing.T) {
+	s := newScene(t)
+	c := New(s.o)
+	<-c.Settled() // nothing was left to enable
+	running := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.running
+	}
+	if running() {
+		t.Error("it runs from its beginning")
+	}
+	s.page.Context(0).SetReady(1)
+	if err := c.SetControl(0, s.control(0)); err != nil {
+		t.Fatal(err)
+	}
+	idle := func() bool { return !running() }
+	proctest.Until(t, "it ends once it has the context", idle)
+	s.busy(0)
+	c.SetDesired(s.suspended())
+	s.clock.AwaitWaiters(1) // until the context is to be disabled
+	if !running() {
+		t.Error("it does not wait")
+	}
+	s.clock.Advance(2 * ms)
+	proctest.Until(t, "the context is disabled", func() bool { return c.State().Disabled == 1 })
+	c.SetDesired(DesiredState{})
+	proctest.Until(t, "the context is enabled, and it ends", func() bool { return c.State().Disabled == 0 && !running() })
+	if err := c.Close(false); err != nil {
+		t.Error(err)
+	}
+	s.check(0, 0)
 }
 
 // TestDisableAndEnable: only a context that still is on the GPU at DisableAt is disabled. It is
