@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/ipc/slotstate"
@@ -232,5 +233,60 @@ func TestCommandsBehindALaunchThatWaits(t *testing.T) {
 	}
 	if got := r.word(staging); got != 1 {
 		t.Errorf("the copy reads %d, want what the launch before it wrote", got)
+	}
+}
+
+// midway calls a function whenever the time is asked for.
+type midway struct {
+	clock.Clock
+	call func()
+}
+
+func (m midway) Now() time.Duration {
+	m.call()
+	return m.Clock.Now()
+}
+
+// TestOneContextGoesInTurn: of the launches that the guest's contexts have at the same time one goes to
+// the GPU without a verdict, however far the executors are apart.
+func TestOneContextGoesInTurn(t *testing.T) {
+	for name, mode := range map[string]ipc.Mode{"in turn": ipc.ModeByKernel, "ahead": ipc.ModeAhead} {
+		t.Run(name, func(t *testing.T) {
+			c := newManyContexts(t, 4, 1)
+			c.page.Beat(c.sim.Now())
+			c.page.SetMode(mode)
+			c.page.SetTurn(ipc.Turn{Until: c.sim.Now() + 10*time.Millisecond, Behind: true})
+			c.launch(1)
+			first, met := c.all[0].x, false
+			first.o.Clock = midway{&c.sim, func() {
+				for i := range ipc.MaxLaunchSlots {
+					if v, ok := c.page.LaunchSlot(i).Read(); ok && v.State == slotstate.ToRun && !met {
+						// It has its turn, and is not on the GPU.
+						met = true
+						for _, m := range c.all[1:] {
+							m.x.Step(false)
+						}
+					}
+				}
+			}}
+			c.step(false)
+			if n := c.onGPU(); !met || n != 1 {
+				t.Fatalf("%d launches on the GPU (met %v), want 1", n, met)
+			}
+			// The others go when it has left, as do those for which the daemon's verdict comes.
+			for n := 1; n < len(c.all); n++ {
+				c.let()
+				if c.step(false); c.onGPU() != 1 {
+					t.Fatalf("%d launches on the GPU after %d", c.onGPU(), n)
+				}
+			}
+			c.let()
+			c.step(false)
+			for i, m := range c.all {
+				if a := c.page.Context(i).FetchAhead(); a != (ipc.FetchAhead{}) || m.x.admitted != 0 {
+					t.Errorf("context %d: in the end %+v, %d", i, a, m.x.admitted)
+				}
+			}
+		})
 	}
 }

@@ -43,13 +43,19 @@ func (j *job) hasTurn() bool {
 		switch {
 		case x.suspension.on:
 			return false
-		case free || x.goesAhead(j.urgency):
+		case free:
 			return j.slot.Grant()
 		case j != j.ch.job:
 			// It takes its turn when it starts: the launch before it may be told to leave meanwhile.
-			return j.goesInTurn()
+			return j.goesInTurn() && j.goesAlone()
+		case !x.goesAhead(j.urgency) && !j.goesInTurn(), !j.goesAlone():
+			return false
 		}
-		return j.goesInTurn() && j.slot.Grant()
+		if !j.slot.Grant() {
+			x.publishAdmitted(estimate{}, 0) // it goes later
+			return false
+		}
+		return true
 	default: // it has no slot
 		return free && !x.suspension.on
 	}
@@ -68,6 +74,20 @@ func (x *Executor) goesAhead(urgency int) bool {
 		}
 	}
 	return true
+}
+
+// goesAlone takes room on the GPU for a job that has no verdict, beside nothing of the guest's other
+// contexts, and reports whether there was any. Their executors ask at the same time, and each may have
+// seen that the others have nothing there. Where contexts can be taken off the GPU it is enough that
+// they have looked.
+func (j *job) goesAlone() bool {
+	x := j.ch.x
+	if !x.bounded() {
+		return true
+	}
+	next := x.fetchAheadWith(j.p.estimate)
+	next.Long = true // nothing goes beside it, whatever it is
+	return x.admission.admitter.Admit(next, x.o.FetchLimit.Work, true) == ipc.Admitted
 }
 
 // leavesUnstarted has a job that has its turn and is not on the GPU give the turn up, if it was
