@@ -66,20 +66,29 @@ func ShortSlices() error {
 	return nil
 }
 
-// avoidCPU keeps this process's threads off a processor, unless it is the only one that they may
-// use.
+// avoidCPU keeps this process's threads off the processor of the daemon's polling thread, if two
+// others are left.
 func avoidCPU(cpu int) error {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
 		return fmt.Errorf("ask for the executor's processors: %w", err)
 	}
-	if set.Clear(cpu); set.Count() == 0 {
+	if !without(&set, cpu) {
 		return nil
 	}
 	if err := eachThread(func(tid int) error { return unix.SchedSetaffinity(tid, &set) }); err != nil {
 		return fmt.Errorf("keep the executor off processor %d: %w", cpu, err)
 	}
 	return nil
+}
+
+// without takes a processor out of those that an executor may use, and reports whether it should keep
+// off it. With one processor left it should not: on a busy host others may have that one for many
+// milliseconds, while the polling thread has its own for a tenth of one at a time, and for a sixth of
+// all time.
+func without(set *unix.CPUSet, cpu int) bool {
+	set.Clear(cpu)
+	return set.Count() >= 2
 }
 
 // eachThread calls f for each thread of this process, those included that begin meanwhile: they
