@@ -43,6 +43,22 @@ func numberColumn[T any](head string, text func(float64) string, x func(T) float
 	}
 }
 
+// optionalColumn shows a number that there may be, as text formats it, or "-". In CSV it is the number
+// itself, or nothing.
+func optionalColumn[T any](head string, text func(float64) string, x func(T) (float64, bool)) column[T] {
+	shown := func(it T, text func(float64) string, none string) string {
+		if x, ok := x(it); ok {
+			return text(x)
+		}
+		return none
+	}
+	plain := func(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }
+	return column[T]{
+		head: head, value: func(it T) string { return shown(it, text, "-") },
+		plain: func(it T) string { return shown(it, plain, "") },
+	}
+}
+
 // bytesColumn shows a size; 0 is shown as none. In CSV it is in bytes.
 func bytesColumn[T any](head, none string, n func(T) uint64) column[T] {
 	return column[T]{

@@ -135,7 +135,7 @@ var eventColumns = slices.Concat([]column[events.Event]{
 
 // message shows what happened, and what of a guest's settings is different now.
 func message(e events.Event) string {
-	if now := details(e); e.Kind == events.SettingsChanged && now != "" {
+	if now := details(e); (e.Kind == events.SettingsChanged || e.Kind == events.PolicyChanged) && now != "" {
 		return e.Message + ": " + now
 	}
 	return e.Message

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -36,8 +35,8 @@ var gpuColumns = slices.Concat([]column[api.GPU]{
 	countColumn("GAPS", func(g api.GPU) uint64 { return g.Gaps }),
 	textColumn("REAL-TIME", func(g api.GPU) string { return yesNo(g.RealTime) }),
 	countColumn("EVICTIONS", func(g api.GPU) uint64 { return g.Evictions.Count }),
-	textColumn("EVICTION-P50", func(g api.GPU) string { return evictionTime(g, g.Evictions.P50) }),
-	textColumn("EVICTION-P99", func(g api.GPU) string { return evictionTime(g, g.Evictions.P99) }),
+	optionalColumn("EVICTION-P50", brief, evictionTime(func(g api.GPU) float64 { return g.Evictions.P50 })),
+	optionalColumn("EVICTION-P99", brief, evictionTime(func(g api.GPU) float64 { return g.Evictions.P99 })),
 ))
 
 // gpuStatus says in words whether a GPU works and takes guests.
@@ -65,17 +64,17 @@ func gpuColumnsOf(gpus []api.GPU) []column[api.GPU] {
 }
 
 var hardwareColumns = slices.Concat([]column[api.GPU]{
-	textColumn("TEMPERATURE", valueOf("°C", 1, func(h *api.Hardware) *float64 { return h.TemperatureCelsius })),
-	textColumn("POWER", valueOf("W", 1, func(h *api.Hardware) *float64 { return h.PowerWatts })),
-	textColumn("MEMORY-USED", func(g api.GPU) string {
+	optionalColumn("TEMPERATURE", inUnit("°C"), valueOf(1, func(h *api.Hardware) *float64 { return h.TemperatureCelsius })),
+	optionalColumn("POWER", inUnit("W"), valueOf(1, func(h *api.Hardware) *float64 { return h.PowerWatts })),
+	optionalColumn("MEMORY-USED", percent, func(g api.GPU) (float64, bool) {
 		if g.Hardware == nil || g.Hardware.MemoryUsedBytes == nil || g.MemoryBytes == 0 {
-			return "-"
+			return 0, false
 		}
-		return percent(float64(*g.Hardware.MemoryUsedBytes) / float64(g.MemoryBytes))
+		return float64(*g.Hardware.MemoryUsedBytes) / float64(g.MemoryBytes), true
 	}),
 	textColumn("XIDS", textOf(xids)),
 }, inWide(
-	textColumn("CLOCK", valueOf("MHz", 1e6, func(h *api.Hardware) *float64 { return h.SMClockHertz })),
+	optionalColumn("CLOCK", inUnit("MHz"), valueOf(1e6, func(h *api.Hardware) *float64 { return h.SMClockHertz })),
 	textColumn("THROTTLED", textOf(func(h *api.Hardware) string { return strings.Join(h.Throttled, ",") })),
 	textColumn("DRIVER", textOf(func(h *api.Hardware) string { return h.Driver })),
 	textColumn("CUDA", textOf(func(h *api.Hardware) string { return h.CUDA })),
@@ -93,31 +92,32 @@ func xids(h *api.Hardware) string {
 	return strings.Join(all, ",")
 }
 
-// textOf returns a function that formats a text of the driver's, or "-".
+// textOf returns a function that returns a text of the driver's, or "".
 func textOf(text func(*api.Hardware) string) func(api.GPU) string {
 	return func(g api.GPU) string {
 		if g.Hardware == nil {
-			return "-"
-		}
-		return cmp.Or(text(g.Hardware), "-")
-	}
-}
-
-// valueOf returns a function that formats a value of the driver's in a unit, or "-".
-func valueOf(unit string, of float64, value func(*api.Hardware) *float64) func(api.GPU) string {
-	return textOf(func(h *api.Hardware) string {
-		v := value(h)
-		if v == nil {
 			return ""
 		}
-		return fmt.Sprintf("%.0f %s", *v/of, unit)
-	})
+		return text(g.Hardware)
+	}
 }
 
-// evictionTime formats the time of an eviction.
-func evictionTime(g api.GPU, seconds float64) string {
-	if g.Evictions.Count == 0 {
-		return "-"
+// valueOf returns a function that returns a value of the driver's in a unit, if there is one.
+func valueOf(unit float64, value func(*api.Hardware) *float64) func(api.GPU) (float64, bool) {
+	return func(g api.GPU) (float64, bool) {
+		if g.Hardware == nil || value(g.Hardware) == nil {
+			return 0, false
+		}
+		return *value(g.Hardware) / unit, true
 	}
-	return brief(seconds)
+}
+
+// inUnit returns a function that formats a number with its unit.
+func inUnit(unit string) func(float64) string {
+	return func(x float64) string { return fmt.Sprintf("%.0f %s", x, unit) }
+}
+
+// evictionTime returns a function that returns a time of evictions, if there were any.
+func evictionTime(seconds func(api.GPU) float64) func(api.GPU) (float64, bool) {
+	return func(g api.GPU) (float64, bool) { return seconds(g), g.Evictions.Count > 0 }
 }

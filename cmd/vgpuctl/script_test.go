@@ -240,6 +240,9 @@ func (h *fixedHost) Usage(_ context.Context, q api.UsageQuery) (api.Usage, error
 	if q.From == "soon" {
 		return api.Usage{}, fmt.Errorf("from %q: want a date: %w", q.From, api.ErrInvalid)
 	}
+	if q.VM == "web9" {
+		return api.Usage{By: q.By}, nil
+	}
 	joules := 7.2e6
 	sums := api.UsageSums{GPUSeconds: 3600.123456, Kernels: 1000, Evictions: 3, SuspendedSeconds: 1.5, MemoryByteSeconds: 3600 * 1.5 * (1 << 30), EnergyJoules: &joules}
 	row := api.UsageRow{

@@ -126,7 +126,13 @@ func partSetting(key string, field func(*api.VMUpdate) **float64, value func(*ap
 			*field(u), err = parseRatio(s)
 			return err
 		},
-		shown: func(u *api.VMUpdate, v *api.VM) string { return shownIf(*field(u) != nil, ratio(value(v))) },
+		shown: func(u *api.VMUpdate, v *api.VM) string {
+			part := "none"
+			if value(v) != 0 {
+				part = ratio(value(v))
+			}
+			return shownIf(*field(u) != nil, part)
+		},
 	}
 }
 
@@ -162,6 +168,9 @@ func parseVMUpdate(assignments []string) (u api.VMUpdate, err error) {
 			return u, cli.Usagef("%q: want KEY=VALUE, with one of these keys: %s", assignment, settingKeys())
 		}
 		i := slices.IndexFunc(settings, func(s setting) bool { return s.key == key || s.old != "" && s.old == key })
+		if i < 0 && slices.Contains(domain.Attributes(), key) {
+			return u, cli.Usagef("%q can't be changed: it is chosen when a guest is created; want one of %s", key, settingKeys())
+		}
 		if i < 0 {
 			return u, cli.Usagef("%q: no such key: want one of %s%s", key, settingKeys(), didYouMean(key))
 		}
@@ -212,11 +221,11 @@ func parseRatio(value string) (*float64, error) {
 	}
 	digits, percent := strings.CutSuffix(value, "%")
 	x, err := strconv.ParseFloat(digits, 64)
-	if err != nil {
-		return nil, cli.Usagef("want a part of the GPU's time such as 0.25 or 25%%, or none")
-	}
 	if percent {
 		x /= 100
+	}
+	if err != nil || !(x >= 0 && x <= 1) {
+		return nil, cli.Usagef("want a part of the GPU's time from 0 to 1, such as 0.25 or 25%%, or none")
 	}
 	return &x, nil
 }

@@ -37,7 +37,9 @@ func newSetVM(o *options) *cobra.Command {
   weight=N              its part relative to the other guests' weights
   cap=PART              the largest part of the GPU's time that it gets; none
   guarantee=PART        the least part of the GPU's time that it gets while it has work; none
-  priority=N            the highest priority that its launches may have
+  priority=N            the highest priority that its launches may have, 0 to 15
+  latency=TIME          the time within which kernels of lower priority should leave the GPU for
+                        its own, such as 50us; default: the daemon's choice
   kernel-time-limit=T   end a kernel after this much GPU time, such as 10s; none: never;
                         default: the daemon's setting
   memory=SIZE           GPU memory that it may use, such as 4GiB; none

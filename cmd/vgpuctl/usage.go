@@ -60,6 +60,12 @@ each day or hour.`,
 			if err != nil {
 				return err
 			}
+			if len(u.Rows) == 0 && (q.VM != "" || q.Domain != "" || q.Owner != "" || q.Project != "" || q.GPU != "") {
+				// Perhaps it is misspelled.
+				if _, err := fmt.Fprintf(c.ErrOrStderr(), "%s: of what was asked for nothing is recorded in this time; without it, `%s` lists what there is\n", c.Root().Name(), c.CommandPath()); err != nil {
+					return err
+				}
+			}
 			return printUsage(c.OutOrStdout(), &f, &u)
 		},
 	}

@@ -34,7 +34,7 @@ func (a AtHard) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 func (a *AtHard) UnmarshalText(b []byte) error {
 	i := slices.Index(atHardNames[:], string(b))
 	if i < 0 {
-		return fmt.Errorf("at_hard %q: want one of %s", b, strings.Join(atHardNames[:], ", "))
+		return fmt.Errorf("at-hard %q: want one of %s", b, strings.Join(atHardNames[:], ", "))
 	}
 	*a = AtHard(i)
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"vgpud/accounting"
 	"vgpud/fairshare"
+	"vgpud/internal/nearest"
 	"vgpud/internal/strictyaml"
 	"vgpud/mediator/access"
 	"vgpud/mediator/api"
@@ -485,5 +486,9 @@ func checkPolicy(name string) error {
 	if slices.Contains(fairshare.Names(), name) {
 		return nil
 	}
-	return fmt.Errorf("policy %q: want one of %s: %w", name, strings.Join(fairshare.Names(), ", "), api.ErrInvalid)
+	meant := ""
+	if n, ok := nearest.Name(name, fairshare.Names()); ok {
+		meant = "; do you mean " + n + "?"
+	}
+	return fmt.Errorf("policy %q: want one of %s%s: %w", name, strings.Join(fairshare.Names(), ", "), meant, api.ErrInvalid)
 }

@@ -53,6 +53,7 @@ func (s *Service) updatePolicy(by access.Caller, d *device, policy string) error
 	}
 	s.reloads.Lock()
 	defer s.reloads.Unlock()
+	was := d.loop.Policy()
 	err := s.savePolicy(d.config.Name, policy)
 	if err == nil {
 		err = d.loop.SetPolicy(policy)
@@ -62,6 +63,9 @@ func (s *Service) updatePolicy(by access.Caller, d *device, policy string) error
 			s.log.Debug("save again which policy a GPU has", "gpu", d.config.Name, "err", rerr)
 		}
 		return s.notSaved(err)
+	}
+	if policy == was {
+		return nil
 	}
 	d.loop.Changed(0)
 	s.log.Info("policy changed", events.Kind(events.PolicyChanged), "gpu", d.config.Name, "policy", policy, "by", by)

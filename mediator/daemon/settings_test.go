@@ -9,9 +9,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/events"
 	"vgpud/mediator/statefile"
 )
 
@@ -208,6 +210,31 @@ func TestPolicyOutlivesTheHost(t *testing.T) {
 	}
 	d = reboot(d)
 	want(d, "after a reload and a reboot", d.config.GPUs[0].Policy)
+}
+
+// TestPolicyChangeIsAnEvent: a new policy is an event, which says what it is. One that the GPU has
+// already is none, and a name that is none is refused with the one that may be meant.
+func TestPolicyChangeIsAnEvent(t *testing.T) {
+	d := startDaemon(t, runDir(t))
+	for _, policy := range []string{"hpf", "hpf", "dfq"} {
+		if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &policy}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var changes []string
+	all, _, _ := d.service.events.Since("")
+	for _, e := range all {
+		if e.Kind == events.PolicyChanged {
+			changes = append(changes, e.Details["policy"])
+		}
+	}
+	if diff := cmp.Diff([]string{"hpf", "dfq"}, changes); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	wrong := "dfqq"
+	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &wrong}); !errors.Is(err, api.ErrInvalid) || !strings.Contains(err.Error(), "; do you mean dfq?") {
+		t.Errorf("policy %q: %v", wrong, err)
+	}
 }
 
 // TestReloadIsKeptOrRefused: a saved policy that can't be removed stays.

@@ -32,15 +32,26 @@ func (e UsageError) Error() string { return e.Err.Error() }
 func (e UsageError) Unwrap() error { return e.Err }
 
 // Run executes root's command line until it ends or the process gets SIGINT or SIGTERM, and returns
-// the exit code. An error is printed to standard error, after the program's name.
-func Run(root *cobra.Command) int {
+// the exit code. An error is printed to standard error, after the program's name. Each of explain may
+// say it in another way before.
+func Run(root *cobra.Command, explain ...func(error) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
 	root.SilenceUsage, root.SilenceErrors = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{Err: flagError(err)} })
+	// Its own would print its help for an unknown shell, as if all were well.
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = NoArgs, func(c *cobra.Command, _ []string) error { return c.Help() }
+		}
+	}
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return OK
+	}
+	for _, f := range explain {
+		err = f(err)
 	}
 	fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.Name(), err)
 	if _, ok := errors.AsType[UsageError](err); ok {

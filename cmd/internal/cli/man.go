@@ -19,7 +19,7 @@ func NewMan(root *cobra.Command, section string) *cobra.Command {
 		Hidden: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return Usagef("want DIRECTORY, got %d arguments", len(args))
+				return Usagef("want DIRECTORY, got %d arguments; see `%s man --help`", len(args), root.Name())
 			}
 			return nil
 		},
