@@ -10,6 +10,7 @@ import (
 	"vgpud/accounting"
 	"vgpud/accounting/accountingtest"
 	"vgpud/clock"
+	"vgpud/internal/proctest"
 )
 
 // listener is a handler that adds up its phases.
@@ -196,13 +197,8 @@ func TestRecorderNotify(t *testing.T) {
 			}
 		}
 		now.Advance(c.after)
-		select {
-		case got := <-l.told:
-			if got != c.want {
-				t.Errorf("notified %s, a phase of %v, want %v", c.name, got, c.want)
-			}
-		case <-time.After(2 * time.Minute):
-			t.Fatalf("notified %s: the phase goes on", c.name)
+		if got := proctest.Receive(t, "the end of the phase, notified "+c.name, l.told); got != c.want {
+			t.Errorf("notified %s, a phase of %v, want %v", c.name, got, c.want)
 		}
 		now.AwaitWaiters(1)
 	}
@@ -220,13 +216,8 @@ func TestRecorderNotifyMeanwhile(t *testing.T) {
 	pass(1)
 	l.told = make(chan time.Duration)
 	rec.Clock.(*clock.Sim).Advance(10 * ms / 4)
-	select {
-	case got := <-l.told:
-		if got != 10*ms/4 {
-			t.Errorf("a phase of %v", got)
-		}
-	case <-time.After(2 * time.Minute):
-		t.Fatal("the phase goes on")
+	if got := proctest.Receive(t, "the end of the phase", l.told); got != 10*ms/4 {
+		t.Errorf("a phase of %v", got)
 	}
 	if err := end(false); err != nil {
 		t.Error(err)

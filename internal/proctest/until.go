@@ -44,6 +44,24 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// Receive receives from a channel, and fails the test if nothing comes within the limit of a [Wait].
+func Receive[T any](t testing.TB, what string, from <-chan T) T {
+	t.Helper()
+	var w Wait
+	look := time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case v := <-from:
+			return v
+		case <-look.C:
+			if err := w.Over(); err != nil {
+				t.Fatalf("never: %s (%v)", what, err)
+			}
+		}
+	}
+}
+
 // Wait is the limit of a wait in a test, from the first call of Over on. A busy machine is no reason to
 // fail, so the limit of 30 s does not count time in which threads of this process and its descendants
 // were ready to run and had no processor. One goroutine uses it.

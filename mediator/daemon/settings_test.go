@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
 
+	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
 	"vgpud/mediator/events"
 	"vgpud/mediator/statefile"
@@ -346,13 +347,8 @@ func TestUnexpectedState(t *testing.T) {
 			_, err := readState(filepath.Dir(notes[0]))
 			read <- err
 		}()
-		select {
-		case err := <-read:
-			if err == nil || !strings.Contains(err.Error(), "remove it") {
-				t.Errorf("read: %v", err)
-			}
-		case <-time.After(2 * time.Minute):
-			t.Fatal("what is there is read for ever")
+		if err := proctest.Receive(t, "the end of reading what is there", read); err == nil || !strings.Contains(err.Error(), "remove it") {
+			t.Errorf("read: %v", err)
 		}
 		d = startDaemon(t, dir)
 		if got := d.gpu().Policy; got != "none" {

@@ -15,6 +15,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/internal/memfd"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu/abi"
 )
@@ -193,11 +194,7 @@ func TestGuestEndsWhileContextReturns(t *testing.T) {
 		}
 	}()
 	<-dead
-	select {
-	case <-ended: // its answer may find no reader
-	case <-time.After(2 * time.Minute):
-		t.Fatal("it goes on for a guest that is gone")
-	}
+	proctest.Receive(t, "the executor of a guest that is gone ends", ended) // its answer may find no reader
 }
 
 // TestLoweredLimitAndMoves: a guest's limit that was lowered takes nothing from a context that is made

@@ -79,29 +79,29 @@ func TestStuckExecutorTellsWhatItWaitsFor(t *testing.T) {
 			b.log = slog.New(LimitLog(records{slog.DiscardHandler, logged}, &now))
 			await := func(message string) (seen []slog.Record) {
 				t.Helper()
-				var w proctest.Wait
-				look := time.NewTicker(time.Second)
-				defer look.Stop()
 				for {
-					select {
-					case r := <-logged:
-						if seen = append(seen, r); r.Message == message {
-							return seen
-						}
-					case <-look.C:
-						if err := w.Over(); err != nil {
-							t.Fatalf("no %q is logged: %v", message, err)
-						}
+					r := proctest.Receive(t, fmt.Sprintf("%q is logged", message), logged)
+					if seen = append(seen, r); r.Message == message {
+						return seen
 					}
 				}
 			}
+			sleeps := func() {
+				t.Helper()
+				asleep := make(chan struct{})
+				go func() {
+					defer close(asleep)
+					now.AwaitWaiters(1)
+				}()
+				proctest.Receive(t, "it waits for the clock", asleep)
+			}
 			b.CreateContext(vgpu.Context{ContextRef: vgpu.ContextRef{Slot: 1, Generation: 1}})
 			await("executor output") // stuckWord
-			now.AwaitWaiters(1)
+			sleeps()
 			now.Advance(readyLimit)
 			var threads, goroutines string
 			if !c.prints {
-				now.AwaitWaiters(1)
+				sleeps()
 				now.Advance(quitGrace)
 			}
 			for _, r := range await("executor died") {
