@@ -64,9 +64,9 @@ EXPORT void __cudaRegisterManagedVar(void **image, void **host, char *device, co
 EXPORT void __cudaRegisterTexture(void **image, const void *host, const void **device,
     const char *name, int dimensions, int normalized, int external)
 {
-    (void)device, (void)dimensions, (void)normalized, (void)external;
+    (void)device, (void)dimensions, (void)external;
     if (image)
-        register_entry((struct image *)image, TEXTURE, host, name);
+        register_entry((struct image *)image, normalized ? TEXTURE_OF_FLOATS : TEXTURE, host, name);
 }
 
 EXPORT void __cudaRegisterSurface(void **image, const void *host, const void **device,

@@ -232,6 +232,7 @@ static CUresult look_up(struct entry *e, CUmodule module, struct bound *b)
         r = driver.cuModuleGetGlobal_v2(&b->address, &b->size, module, e->name);
         return r == CUDA_ERROR_NOT_FOUND ? (CUresult)cudaErrorInvalidSymbol : r;
     case TEXTURE:
+    case TEXTURE_OF_FLOATS:
         r = driver.cuModuleGetTexRef((CUtexref *)&b->handle, module, e->name);
         return r == CUDA_ERROR_NOT_FOUND ? (CUresult)cudaErrorInvalidTexture : r;
     case SURFACE:
@@ -275,7 +276,8 @@ static inline CUresult bind(const void *host, enum kind kind, CUresult unknown, 
     if (unlikely(r != CUDA_SUCCESS))
         return r;
     struct entry *e = find(host);
-    if (unlikely(!e || (e->kind != kind && !(kind == KERNEL && e->kind == HANDLE))))
+    if (unlikely(!e || (e->kind != kind && !(kind == KERNEL && e->kind == HANDLE) &&
+                           !(kind == TEXTURE && e->kind == TEXTURE_OF_FLOATS))))
         return unknown;
     unsigned epoch = atomic_load_explicit(&context_epoch, memory_order_acquire);
     for (struct bound *b = atomic_load_explicit(&e->bounds, memory_order_acquire); b; b = b->next)
@@ -306,12 +308,14 @@ CUresult symbol_of(const void *host, CUdeviceptr *p, size_t *size)
     return r;
 }
 
-CUresult texref_of(const void *host, CUtexref *ref)
+CUresult texref_of(const void *host, CUtexref *ref, enum cudaTextureReadMode *mode)
 {
     struct bound *b;
     CUresult r = bind(host, TEXTURE, (CUresult)cudaErrorInvalidTexture, &b);
-    if (r == CUDA_SUCCESS)
+    if (r == CUDA_SUCCESS) {
         *ref = b->handle;
+        *mode = find(host)->kind == TEXTURE_OF_FLOATS ? cudaReadModeNormalizedFloat : cudaReadModeElementType;
+    }
     return r;
 }
 

@@ -10,6 +10,7 @@ enum kind {
     KERNEL,
     VARIABLE,
     TEXTURE,
+    TEXTURE_OF_FLOATS, /* a texture whose integers are fetched as floats from 0 or -1 to 1 */
     SURFACE,
     HANDLE, /* a function that the program got from the driver */
 };

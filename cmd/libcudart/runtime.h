@@ -111,7 +111,7 @@ const char *name_of(const void *stub);
 CUresult symbol_of(const void *host, CUdeviceptr *p, size_t *size);
 
 /* texref_of and surfref_of find a legacy reference in the current context. */
-CUresult texref_of(const void *host, CUtexref *ref);
+CUresult texref_of(const void *host, CUtexref *ref, enum cudaTextureReadMode *mode);
 CUresult surfref_of(const void *host, CUsurfref *ref);
 
 /* forget_context drops what was loaded for a context that is gone. */

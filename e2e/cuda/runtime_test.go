@@ -94,6 +94,16 @@ func TestRuntimePrograms(t *testing.T) {
 	}
 }
 
+// TestTextureReferences runs a program for CUDA 11.
+func TestTextureReferences(t *testing.T) {
+	g := newGuest(t)
+	cmd := exec.CommandContext(t.Context(), compileCUDA(t, "texref.cu", "-DCUDART_VERSION=11080"))
+	cmd.Env = g.env
+	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "right\n" {
+		t.Errorf("it printed %q: %v", out, err)
+	}
+}
+
 // TestRuntimeAssertion runs a kernel whose assertion fails: the message says where, the error stays
 // until the device is reset.
 func TestRuntimeAssertion(t *testing.T) {

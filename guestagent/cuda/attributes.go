@@ -20,6 +20,9 @@ func derive(known map[uint32]int32, features abi.Features) map[uint32]int32 {
 	if features&abi.FeatureWindowAddresses != 0 {
 		a[DeviceAttributeCanMapHostMemory] = 1
 	}
+	if features&abi.FeatureChosenAddresses != 0 {
+		a[DeviceAttributeVirtualMemoryManagementSupported] = 1
+	}
 	a[DeviceAttributeMaxRegistersPerMultiprocessor] = max(a[DeviceAttributeMaxRegistersPerMultiprocessor], a[DeviceAttributeMaxRegistersPerBlock])
 	return a
 }
@@ -138,7 +141,7 @@ var ours = map[uint32]int32{
 	DeviceAttributeHostRegisterSupported:             1,
 	DeviceAttributeMultiGpuBoard:                     0,
 	DeviceAttributeCanFlushRemoteWrites:              0,
-	DeviceAttributeMemoryPoolsSupported:              0,
+	DeviceAttributeMemoryPoolsSupported:              1,
 	DeviceAttributeVirtualMemoryManagementSupported:  0,
 	DeviceAttributeGpuDirectRdmaSupported:            0,
 	DeviceAttributeIpcEventSupported:                 0,

@@ -276,12 +276,17 @@ func (c *Call) TexRefGetArray(out *Handle, h Handle) Result { return c.arrayName
 func (c *Call) SurfRefGetArray(out *Handle, h Handle) Result { return c.arrayNamed(out, h) }
 
 // TexRefSetAddressV2 is cuTexRefSetAddress_v2. Any address may begin a texture here, so that the
-// offset is 0.
+// offset is 0. Without an address and a size it takes back what is not yet bound: launches that
+// follow need no memory that the program may have freed.
 func (c *Call) TexRefSetAddressV2(at *uint64, h Handle, p, n uint64) Result {
-	if p == 0 || n == 0 {
+	if (p == 0) != (n == 0) {
 		return ErrorInvalidValue
 	}
 	return c.changeReference(h, false, func(v *reference) Result {
+		if n == 0 {
+			v.resource, v.set, v.dirty = ResourceDesc{}, false, false
+			return Success
+		}
 		v.resource = ResourceDesc{Type: resourceLinear, Of: [16]uint64{p, uint64(v.format) | uint64(v.channels)<<32, n}}
 		v.set = true
 		if at != nil {

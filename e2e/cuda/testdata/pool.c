@@ -26,6 +26,9 @@ int main(void) {
   CUstream s, t;
   OK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
   OK(cuStreamCreate(&t, CU_STREAM_NON_BLOCKING));
+  int offered = 0;
+  OK(cuDeviceGetAttribute(&offered, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 0));
+  TRUE(offered == 1);
   CUmemoryPool standard, current, own;
   OK(cuDeviceGetDefaultMemPool(&standard, 0));
   OK(cuDeviceGetMemPool(&current, 0));

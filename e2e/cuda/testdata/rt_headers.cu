@@ -93,6 +93,9 @@ int main()
     OK(cudaMemsetAsync(p, 5, 4, s));
     OK(cudaStreamEndCapture(s, &graph));
     OK(cudaGraphInstantiate(&x, graph));
+    cudaGraphExecUpdateResult updated;
+    OK(cudaGraphExecUpdate(x, graph, NULL, &updated));
+    TRUE(updated == cudaGraphExecUpdateSuccess);
     OK(cudaGraphLaunch(x, s));
     OK(cudaStreamSynchronize(s));
     OK(cudaMemcpy(&host, p, sizeof host, cudaMemcpyDeviceToHost));

@@ -4,6 +4,9 @@
 int main(void) {
   CUcontext ctx = begin();
   CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, got;
+  int offered = 0;
+  OK(cuDeviceGetAttribute(&offered, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 0));
+  TRUE(offered == 1);
   size_t grain = 0;
   OK(cuMemGetAllocationGranularity(&grain, &prop, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
   TRUE(grain > 0 && (grain & (grain - 1)) == 0);

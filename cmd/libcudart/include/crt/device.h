@@ -7,7 +7,11 @@
  * declarations of device overloads come before <cmath>. */
 
 #ifndef CUDA_VERSION
+#if CUDART_VERSION < 12000
+#define CUDA_VERSION CUDART_VERSION
+#else
 #define CUDA_VERSION 12040
+#endif
 #endif
 
 #include <__clang_cuda_math_forward_declares.h>
@@ -92,11 +96,20 @@ VGPU_BUILTIN(gridDim)
 #include "dpx.h"
 #include "math_overloads.h"
 #if __cplusplus >= 201103L
+#if CUDART_VERSION < 12000
+#include "texture_reference.h"
+#endif
 #include <__clang_cuda_texture_intrinsics.h>
 #include "texture_fetch.h"
+#if CUDART_VERSION < 12000
+#include "texture_reference_fetch.h"
+#endif
 #include "surface.h"
 #endif
 
 #pragma pop_macro("__forceinline__")
+
+/* Host code may call isnan and the like without std::, as device code does. */
+#include <math.h>
 
 #endif

@@ -73,6 +73,55 @@ VGPU_EACH(VGPU_LOADS)
 #undef VGPU_LOADS
 #undef VGPU_LOAD
 #undef VGPU_STORE
+/* Vectors, by words. */
+#define VGPU_LOAD(name, T)                                                                         \
+    VGPU_DEVICE T name(const T *p)                                                                 \
+    {                                                                                              \
+        unsigned w[sizeof(T) / 4];                                                                 \
+        T v;                                                                                       \
+        for (unsigned i = 0; i < sizeof(T) / 4; i++)                                               \
+            w[i] = name((const unsigned *)(const void *)p + i);                                    \
+        __builtin_memcpy(&v, w, sizeof v);                                                         \
+        return v;                                                                                  \
+    }
+#define VGPU_STORE(name, T)                                                                        \
+    VGPU_DEVICE void name(T *p, T v)                                                               \
+    {                                                                                              \
+        unsigned w[sizeof(T) / 4];                                                                 \
+        __builtin_memcpy(w, &v, sizeof v);                                                         \
+        for (unsigned i = 0; i < sizeof(T) / 4; i++)                                               \
+            name((unsigned *)(void *)p + i, w[i]);                                                 \
+    }
+#define VGPU_VECTOR(T)                                                                             \
+    VGPU_LOAD(__ldcg, T)                                                                           \
+    VGPU_LOAD(__ldca, T)                                                                           \
+    VGPU_LOAD(__ldcs, T)                                                                           \
+    VGPU_LOAD(__ldlu, T)                                                                           \
+    VGPU_LOAD(__ldcv, T)                                                                           \
+    VGPU_STORE(__stcg, T)                                                                          \
+    VGPU_STORE(__stwb, T)                                                                          \
+    VGPU_STORE(__stcs, T)                                                                          \
+    VGPU_STORE(__stwt, T)
+VGPU_VECTOR(int2)
+VGPU_VECTOR(int4)
+VGPU_VECTOR(uint2)
+VGPU_VECTOR(uint4)
+VGPU_VECTOR(float2)
+VGPU_VECTOR(float4)
+VGPU_VECTOR(double2)
+VGPU_VECTOR(longlong2)
+VGPU_VECTOR(ulonglong2)
+VGPU_VECTOR(char4)
+VGPU_VECTOR(uchar4)
+VGPU_VECTOR(short2)
+VGPU_VECTOR(short4)
+VGPU_VECTOR(ushort2)
+VGPU_VECTOR(ushort4)
+#undef VGPU_VECTOR
+#undef VGPU_LOAD
+#undef VGPU_STORE
+VGPU_DEVICE long __ldcg(const long *p) { return (long)__ldcg((const long long *)(const void *)p); }
+VGPU_DEVICE unsigned long __ldcg(const unsigned long *p) { return (unsigned long)__ldcg((const long long *)(const void *)p); }
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
 #define VGPU_REDUCE(op, T, type)                                                                   \

@@ -49,7 +49,47 @@ VGPU_FLOAT(erfcx)
 VGPU_FLOAT(normcdf)
 VGPU_FLOAT(normcdfinv)
 VGPU_FLOAT(exp10)
+/* The compiler's headers declare these for floats and leave them to CUDA's. */
+VGPU_FLOAT(acosh)
+VGPU_FLOAT(asinh)
+VGPU_FLOAT(atanh)
+VGPU_FLOAT(cbrt)
+VGPU_FLOAT(erf)
+VGPU_FLOAT(erfc)
+VGPU_FLOAT(exp2)
+VGPU_FLOAT(expm1)
+VGPU_FLOAT(lgamma)
+VGPU_FLOAT(log1p)
+VGPU_FLOAT(log2)
+VGPU_FLOAT(logb)
+VGPU_FLOAT(nearbyint)
+VGPU_FLOAT(rint)
+VGPU_FLOAT(round)
+VGPU_FLOAT(tgamma)
+VGPU_FLOAT(trunc)
 #undef VGPU_FLOAT
+#define VGPU_FLOAT2(name) static __device__ __inline__ float name(float x, float y) { return name##f(x, y); }
+VGPU_FLOAT2(copysign)
+VGPU_FLOAT2(fdim)
+VGPU_FLOAT2(fmax)
+VGPU_FLOAT2(fmin)
+VGPU_FLOAT2(hypot)
+VGPU_FLOAT2(nextafter)
+VGPU_FLOAT2(remainder)
+#undef VGPU_FLOAT2
+#define VGPU_INTEGER(T, name) static __device__ __inline__ T name(float x) { return name##f(x); }
+VGPU_INTEGER(int, ilogb)
+VGPU_INTEGER(long, lrint)
+VGPU_INTEGER(long, lround)
+VGPU_INTEGER(long long, llrint)
+VGPU_INTEGER(long long, llround)
+#undef VGPU_INTEGER
+static __device__ __inline__ float fma(float x, float y, float z) { return fmaf(x, y, z); }
+static __device__ __inline__ float remquo(float x, float y, int *q) { return remquof(x, y, q); }
+static __device__ __inline__ float scalbn(float x, int n) { return scalbnf(x, n); }
+static __device__ __inline__ float scalbln(float x, long n) { return scalblnf(x, n); }
+static __device__ __inline__ double nan(const char *) { return __builtin_nan(""); }
+static __device__ __inline__ float nanf(const char *) { return __builtin_nanf(""); }
 static __device__ __inline__ void sincospi(float x, float *s, float *c) { sincospif(x, s, c); }
 static __device__ __inline__ void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
 

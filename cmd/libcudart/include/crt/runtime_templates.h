@@ -214,6 +214,67 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, cudaG
         *log = 0;
     return ::cudaGraphInstantiate(x, g, 0);
 }
+inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t x, cudaGraph_t g, cudaGraphNode_t *bad,
+    cudaGraphExecUpdateResult *result)
+{
+    cudaGraphExecUpdateResultInfo info = {};
+    cudaError_t e = ::cudaGraphExecUpdate(x, g, &info);
+    if (bad)
+        *bad = info.errorNode;
+    if (result)
+        *result = info.result;
+    return e;
+}
+#endif
+
+/* Texture references */
+
+#if CUDART_VERSION < 12000 && defined(__CUDA__)
+template <class T, int D, cudaTextureReadMode M>
+inline cudaError_t cudaBindTexture(size_t *offset, const texture<T, D, M> &t, const void *p,
+    const cudaChannelFormatDesc &d, size_t size = UINT_MAX)
+{
+    return ::cudaBindTexture(offset, &t, p, &d, size);
+}
+template <class T, int D, cudaTextureReadMode M>
+inline cudaError_t cudaBindTexture(size_t *offset, const texture<T, D, M> &t, const void *p, size_t size = UINT_MAX)
+{
+    return ::cudaBindTexture(offset, &t, p, &t.channelDesc, size);
+}
+template <class T, int D, cudaTextureReadMode M>
+inline cudaError_t cudaBindTexture2D(size_t *offset, const texture<T, D, M> &t, const void *p,
+    const cudaChannelFormatDesc &d, size_t width, size_t height, size_t pitch)
+{
+    return ::cudaBindTexture2D(offset, &t, p, &d, width, height, pitch);
+}
+template <class T, int D, cudaTextureReadMode M>
+inline cudaError_t cudaBindTexture2D(size_t *offset, const texture<T, D, M> &t, const void *p, size_t width,
+    size_t height, size_t pitch)
+{
+    return ::cudaBindTexture2D(offset, &t, p, &t.channelDesc, width, height, pitch);
+}
+template <class T, int D, cudaTextureReadMode M>
+inline cudaError_t cudaBindTextureToArray(const texture<T, D, M> &t, cudaArray_const_t a,
+    const cudaChannelFormatDesc &d)
+{
+    return ::cudaBindTextureToArray(&t, a, &d);
+}
+template <class T, int D, cudaTextureReadMode M>
+inline cudaError_t cudaBindTextureToArray(const texture<T, D, M> &t, cudaArray_const_t a)
+{
+    cudaChannelFormatDesc d;
+    cudaError_t e = ::cudaGetChannelDesc(&d, a);
+    return e ? e : ::cudaBindTextureToArray(&t, a, &d);
+}
+template <class T, int D, cudaTextureReadMode M> inline cudaError_t cudaUnbindTexture(const texture<T, D, M> &t)
+{
+    return ::cudaUnbindTexture(&t);
+}
+template <class T, int D, cudaTextureReadMode M>
+inline cudaError_t cudaGetTextureAlignmentOffset(size_t *offset, const texture<T, D, M> &t)
+{
+    return ::cudaGetTextureAlignmentOffset(offset, &t);
+}
 #endif
 
 #endif
