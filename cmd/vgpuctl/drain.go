@@ -57,7 +57,7 @@ and the VMs go on.`,
 }
 
 // errLeft says that guests still have contexts.
-var errLeft = errors.New("guests still have contexts there; the GPU stays drained: wait with the same command, or end their contexts with --force")
+var errLeft = errors.New("guests still have contexts there; no new ones come until vgpuctl uncordon: wait with the same command, or end their contexts with --force")
 
 func (d *drain) run(ctx context.Context) error {
 	g, err := updateGPU(d.c, d.o, d.gpu, api.GPUUpdate{Draining: new(true)})

@@ -202,7 +202,7 @@ func (b Budget) Check() error {
 	case b.Soft < 0 || b.Soft > maxLimit || b.Hard < 0 || b.Hard > maxLimit:
 		return fmt.Errorf("limits %v and %v: want GPU time from 0, for none, to %v", b.Soft, b.Hard, maxLimit)
 	case b.Hard > 0 && b.Soft > b.Hard:
-		return fmt.Errorf("soft limit %v: want at most the hard one, %v", b.Soft, b.Hard)
+		return fmt.Errorf("soft limit %v: want at most the hard one, %v", brief(b.Soft), brief(b.Hard))
 	}
 	return nil
 }
@@ -214,13 +214,25 @@ func (b Budget) String() string {
 	}
 	s := "none/" + b.Period.String()
 	if b.Hard > 0 {
-		s = b.Hard.String() + "/" + b.Period.String()
+		s = brief(b.Hard) + "/" + b.Period.String()
 	}
 	if b.Soft > 0 {
-		s += ",soft=" + b.Soft.String()
+		s += ",soft=" + brief(b.Soft)
 	}
 	if b.AtHard != Hold {
 		s += ",at-hard=" + b.AtHard.String()
+	}
+	return s
+}
+
+// brief formats a time as people write it: 10h in place of 10h0m0s.
+func brief(d time.Duration) string {
+	s := d.String()
+	if cut, ok := strings.CutSuffix(s, "m0s"); ok {
+		s = cut + "m"
+	}
+	if cut, ok := strings.CutSuffix(s, "h0m"); ok {
+		s = cut + "h"
 	}
 	return s
 }

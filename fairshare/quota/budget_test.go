@@ -235,3 +235,20 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// TestBudgetAsWritten: a budget is shown as people write it.
+func TestBudgetAsWritten(t *testing.T) {
+	for _, text := range []string{"10h/day", "40h/week,soft=30h30m", "none/month,soft=1h0m5s", "90s/day", "1h30m/day,soft=10m,at-hard=throttle", "none"} {
+		b, err := Parse(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := text
+		if text == "90s/day" {
+			want = "1m30s/day"
+		}
+		if got := b.String(); got != want {
+			t.Errorf("%s is shown as %s", text, got)
+		}
+	}
+}

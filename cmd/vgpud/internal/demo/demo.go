@@ -224,7 +224,7 @@ func (d *demo) startHost(ctx context.Context) error {
 	if err := waitUntil(ctx, p, func() error { _, err := d.client.Health(ctx); return err }); err != nil {
 		return err
 	}
-	return d.progress("watch it at http://%s/", page)
+	return d.progress("watch it at http://%s/, or ask: vgpuctl --socket %s get vms", page, c.Socket)
 }
 
 // unusedAddress returns an address of this machine alone that nobody listens on.
