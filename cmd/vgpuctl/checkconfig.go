@@ -1,14 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"vgpud/cmd/internal/cli"
-	"vgpud/mediator/api"
 	"vgpud/mediator/daemon"
 )
 
@@ -35,9 +32,7 @@ exit status is 1 if there is one. Whether sockets and GPUs are there is not chec
 			}
 			config, err := daemon.ReadConfig(file)
 			if err != nil {
-				// It is the file that is wrong, and not the usage.
-				lines := strings.ReplaceAll(err.Error()+"\n", ": "+api.ErrInvalid.Error()+"\n", "\n")
-				return errors.New(strings.TrimSuffix(lines, "\n"))
+				return err
 			}
 			plural := "s"
 			if len(config.GPUs) == 1 {

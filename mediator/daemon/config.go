@@ -327,7 +327,9 @@ func ReadConfig(path string) (Config, error) {
 	}
 	c, err := ParseConfig(b)
 	if err != nil {
-		return Config{}, fmt.Errorf("configuration: %w", strictyaml.Named(path, err))
+		// That each line is invalid goes without saying.
+		lines := strings.ReplaceAll(strictyaml.Named(path, err).Error()+"\n", ": "+api.ErrInvalid.Error()+"\n", "\n")
+		return Config{}, fmt.Errorf("configuration: %s", strings.TrimSuffix(lines, "\n"))
 	}
 	return c, nil
 }
