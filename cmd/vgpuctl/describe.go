@@ -24,23 +24,31 @@ parts of the GPU's time. Programs read "vgpuctl get vm NAME -o json".`,
 		Args:              atLeast("NAME..."),
 		ValidArgsFunction: completeSeveral(o, (*api.Client).VMs, vmName),
 		RunE: func(c *cobra.Command, args []string) error {
-			for i, name := range args {
+			return describeEach(c, args, func(name string) ([]string, error) {
 				v, err := ask(c, o, func(d *api.Client, ctx context.Context) (api.VM, error) { return d.VM(ctx, name) })
-				if err != nil {
-					return err
-				}
-				text := strings.Join(describeVM(&v), "\n") + "\n"
-				if i > 0 {
-					text = "\n" + text
-				}
-				if _, err := io.WriteString(c.OutOrStdout(), text); err != nil {
-					return err
-				}
-			}
-			return nil
+				return describeVM(&v), err
+			})
 		},
 	}
-	return cli.NewGroup("describe", "Show all that there is about a guest", vm)
+	return cli.NewGroup("describe", "Show all that there is about a guest or a GPU", vm, newDescribeGPU(o))
+}
+
+// describeEach prints the lines that describe each of some names, with an empty line between two.
+func describeEach(c *cobra.Command, names []string, describe func(name string) ([]string, error)) error {
+	for i, name := range names {
+		lines, err := describe(name)
+		if err != nil {
+			return err
+		}
+		text := strings.Join(lines, "\n") + "\n"
+		if i > 0 {
+			text = "\n" + text
+		}
+		if _, err := io.WriteString(c.OutOrStdout(), text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // section is a part of a description.
@@ -56,8 +64,12 @@ func (s *section) add(name, value string) {
 }
 
 // describeVM returns the lines of a guest's description.
-func describeVM(v *api.VM) (lines []string) {
-	sections := []section{identityOf(v), timeOf(v), memoryOf(v), workOf(v), preemptionOf(v), controlOf(v), confinementOf(v)}
+func describeVM(v *api.VM) []string {
+	return linesOf(identityOf(v), timeOf(v), memoryOf(v), workOf(v), preemptionOf(v), controlOf(v), confinementOf(v))
+}
+
+// linesOf returns the lines of sections, of which those without lines are left out.
+func linesOf(sections ...section) (lines []string) {
 	for _, s := range sections {
 		if len(s.lines) == 0 {
 			continue

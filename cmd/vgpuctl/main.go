@@ -14,13 +14,21 @@ import (
 
 func main() { os.Exit(run()) }
 
-func run() int { return cli.Run(newRoot(), asUsage) }
+func run() int { return cli.Run(newRoot(), explained) }
 
-// asUsage returns what the daemon, or package api, calls invalid as an error of usage: it has said what
-// would be right, and that the error is one of that kind is for programs.
-func asUsage(err error) error {
-	if _, usage := errors.AsType[cli.UsageError](err); !usage && !errors.Is(err, api.ErrInvalid) {
-		return err
+// explained returns an error as it is said to people. Of what the daemon, or package api, refuses, the
+// kind is for programs: the text before it says what is wrong. What is invalid is an error of usage.
+func explained(err error) error {
+	_, usage := errors.AsType[cli.UsageError](err)
+	text := err.Error()
+	for _, kind := range []error{api.ErrInvalid, api.ErrInUse, api.ErrNoRoom} {
+		if errors.Is(err, kind) {
+			text = strings.TrimSuffix(text, ": "+kind.Error())
+			usage = usage || kind == api.ErrInvalid
+		}
 	}
-	return cli.Usagef("%s", strings.TrimSuffix(err.Error(), ": "+api.ErrInvalid.Error()))
+	if usage {
+		return cli.Usagef("%s", text)
+	}
+	return errors.New(text)
 }
