@@ -272,6 +272,9 @@ func (p *parser) sectionValue() bool {
 	for {
 		switch {
 		case p.name() != "", p.word() != "":
+			// LLVM replaces the dots in variables' names, but not here.
+			for p.peek() == '.' && p.word() != "" {
+			}
 		case class[p.peek()]&isDigit != 0:
 			at := p.here()
 			text := p.number()

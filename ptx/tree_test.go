@@ -294,6 +294,12 @@ func TestModules(t *testing.T) {
 	if len(m.Warnings) != 1 || len(m.Items) != 1 || m.Items[0].(*Section).Raw != "" {
 		t.Errorf("%+v", m)
 	}
+	// The variable's name in LLVM's description of it is not the one that PTX has.
+	const names = ".b64 __PRETTY_FUNCTION__._Z1kv\n.b64 .str.1\n.b8 3, 4"
+	m = mustParse(t, header+".section .debug_info {\n"+names+"\n}\n")
+	if len(m.Items) != 1 || m.Items[0].(*Section).Raw != names {
+		t.Errorf("%+v", m)
+	}
 }
 
 func TestSelectors(t *testing.T) {

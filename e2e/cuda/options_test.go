@@ -13,15 +13,16 @@ import (
 func TestNvccOptions(t *testing.T) {
 	compileCUDA(t, "rt_basic.cu") // puts the toolkit together
 	compiler := filepath.Join(folder(t), "cuda/bin/cuda-cc")
-	const source = "#include <cstdio>\n__global__ void k(float *p) { register float f = *p; *p = f * f + *p; }\nint main() { k<<<1, 1>>>(nullptr); return printf(\"%s\", \"\"); }\n"
+	const source = "#include <cassert>\n#include <cstdio>\n__global__ void k(float *p) { register float f = *p; assert(f); *p = f * f + *p; }\nint main() { k<<<1, 1>>>(nullptr); return printf(\"%s\", \"\"); }\n"
 	for _, tt := range []struct {
 		name     string
 		file     string
 		commands []string // their arguments
 		has, not string   // in the last output
 	}{
-		{"lists for the host's compiler", "a.cu", []string{"-Xcompiler -Wall,-Wextra -Xcompiler=-O1 -std c++17 -c a.cu -o a.o"}, "cudaLaunchKernel", ""},
+		{"lists for the host's compiler", "a.cu", []string{"-Xcompiler -Wall,-Wextra -Xcompiler=-O1 -std c++17 a.cu plain.cpp -o a.o"}, "cudaLaunchKernel", ""},
 		{"architectures", "a.cu", []string{"-gencode arch=compute_60,code=sm_60 -arch sm_90 -ptx a.cu -o a.ptx"}, ".target sm_80", "sm_90"},
+		{"debugging", "a.cu", []string{"-g -c a.cu -o a.o"}, "cudaLaunchKernel", ""},
 		{"another name of source", "a.cpp", []string{"--x cu -c a.cpp -o a.o", "a.o -o a"}, "cudaLaunchKernel", "cudaLaunchKernel_ptsz"},
 		{"a stream for each thread", "a.cu", []string{"-default-stream per-thread a.cu -o a"}, "cudaLaunchKernel_ptsz", ""},
 		{"a stream for each thread by its macro", "a.cu", []string{"-DCUDA_API_PER_THREAD_DEFAULT_STREAM a.cu -o a"}, "cudaLaunchKernel_ptsz", ""},
@@ -36,6 +37,11 @@ func TestNvccOptions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
+			// Sources of the host alone may have types of the same names.
+			const plain = "typedef struct { float x, y; } float2;\nfloat f(float2 v) { return v.x; }\n"
+			if err := os.WriteFile(filepath.Join(dir, "plain.cpp"), []byte(plain), 0o600); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(dir, tt.file), []byte(source), 0o600); err != nil {
 				t.Fatal(err)
 			}

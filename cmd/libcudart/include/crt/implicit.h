@@ -1,0 +1,10 @@
+#ifndef VGPU_CRT_IMPLICIT_H
+#define VGPU_CRT_IMPLICIT_H
+
+/* What comes before a program's first line: CUDA C++ has the runtime's API, and other sources on the
+ * same command line have what they include. */
+#ifdef __CUDA__
+#include "cuda_runtime.h"
+#endif
+
+#endif
