@@ -87,6 +87,35 @@ __global__ void drain(int **p, int *sums, int n)
 
 static bool near(double got, double want, double relative) { return std::fabs(got - want) <= relative * std::fabs(want) + 1e-300; }
 
+// Virtual functions, of objects that the device made.
+struct shape {
+    __device__ virtual ~shape() {}
+    __device__ virtual int area(int scale) const = 0;
+};
+struct square : shape {
+    int side;
+    __device__ square(int s) : side(s) {}
+    __device__ int area(int scale) const override { return side * side * scale; }
+};
+struct strip : shape {
+    int length;
+    __device__ strip(int l) : length(l) {}
+    __device__ int area(int scale) const override { return length * scale; }
+};
+
+__global__ void virtuals(shape **shapes, int *out)
+{
+    int i = threadIdx.x;
+    if (i % 2)
+        shapes[i] = new square(i);
+    else
+        shapes[i] = new strip(i);
+    __syncthreads();
+    out[i] = shapes[blockDim.x - 1 - i]->area(3);
+    __syncthreads();
+    delete shapes[i];
+}
+
 int main()
 {
     results host = {}, *r;
@@ -146,5 +175,14 @@ int main()
     OK(cudaMemcpy(host_sums, sums, sizeof host_sums, cudaMemcpyDeviceToHost));
     for (int i = 0; i < 8; i++)
         TRUE(host_sums[i] == 4950 * i);
+    shape **shapes;
+    int *areas, found[64];
+    OK(cudaMalloc(&shapes, 64 * sizeof *shapes));
+    OK(cudaMalloc(&areas, sizeof found));
+    virtuals<<<1, 64>>>(shapes, areas);
+    OK(cudaGetLastError());
+    OK(cudaMemcpy(found, areas, sizeof found, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < 64; i++)
+        TRUE(found[i] == 3 * (63 - i) * (i % 2 ? 1 : 63 - i));
     return right();
 }

@@ -109,7 +109,13 @@ VGPU_BUILTIN(gridDim)
 
 #pragma pop_macro("__forceinline__")
 
-/* Host code may call isnan and the like without std::, as device code does. */
+/* Host code may call isnan and the like without std::, as device code does, and programs leave out
+ * what CUDA's own headers include. */
+#include <assert.h>
 #include <math.h>
+#include <new>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
 
 #endif
