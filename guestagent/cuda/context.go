@@ -20,6 +20,7 @@ type Context struct {
 	gone    atomic.Bool   // it was destroyed
 	sticky  atomic.Uint32 // the result of every call since a fault; 0 for none
 	prints  atomic.Bool   // a module has kernels that print
+	reaches atomic.Bool   // its kernels reach page-locked memory
 
 	mu       sync.Mutex // held while commands are enqueued
 	flags    uint32

@@ -2,13 +2,16 @@ package cuda
 
 import (
 	"context"
+	"errors"
 	"sort"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/driver"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // hostRange is memory of the process that CUDA knows: allocated page-locked or registered.
@@ -23,8 +26,9 @@ type hostRange struct {
 
 // hostRanges are a process's, ordered by address.
 type hostRanges struct {
-	mu  sync.RWMutex
-	all []*hostRange
+	mu     sync.RWMutex
+	all    []*hostRange
+	shared atomic.Bool // there was a range that is shared with the host
 }
 
 // find returns the range that an address lies in, or nil.
@@ -134,7 +138,26 @@ func (c *Call) allocateHost(x *Context, n uint64, flags uint32) (Pointer, Result
 		r.free()
 		return nil, ErrorUnknown
 	}
+	if r.m != nil {
+		c.d.host.shared.Store(true)
+	}
 	return p, Success
+}
+
+// reachHost has the context's kernels reach all page-locked memory at its own addresses, as they do
+// under unified addressing. That needs a first call for any of that memory. Where the host can't,
+// kernels get addresses by cuMemHostGetDevicePointer or not at all.
+func (x *Context) reachHost() {
+	h := &x.d.host
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, r := range h.all {
+		if r.m != nil {
+			_, err := x.gpu.HostAddress(context.Background(), r.m)
+			x.reaches.Store(err == nil || errors.Is(err, abi.StatusNotSupported))
+			return
+		}
+	}
 }
 
 // hostAllocFlags are CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP and _WRITECOMBINED.

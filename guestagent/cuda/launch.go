@@ -119,6 +119,9 @@ func (c *Call) start(s *stream, f *function, l *configuration) Result {
 
 func (c *Call) enqueue(s *stream, f *function, l *configuration) Result {
 	x := s.x
+	if c.d.host.shared.Load() && !x.reaches.Load() {
+		x.reachHost()
+	}
 	if f.m.unbound.Load() {
 		if r := c.bind(s, f.m); r != Success {
 			return r

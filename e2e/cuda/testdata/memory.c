@@ -181,7 +181,13 @@ static void pointers(CUcontext ctx) {
   OK(cuCtxSynchronize());
   if (can) {
     CUfunction fill = load(PTX_HEAD FILL_KERNEL, "fill");
-    unsigned v = 77, n = 200;
+    unsigned v = 66, n = 200;
+    /* At its own address, which no call has asked for. */
+    void *own[] = {&host, &v, &n};
+    OK(cuLaunchKernel(fill, 1, 1, 1, 256, 1, 1, 0, NULL, own, NULL));
+    OK(cuCtxSynchronize());
+    TRUE(((unsigned *)host)[0] == 66 && ((unsigned *)host)[199] == 66);
+    v = 77;
     OK(cuMemHostGetDevicePointer(&q, host, 0));
     void *params[] = {&q, &v, &n};
     OK(cuLaunchKernel(fill, 1, 1, 1, 256, 1, 1, 0, NULL, params, NULL));
