@@ -162,13 +162,14 @@ func (j *job) tell(below uint32) {
 
 // recall tells a kernel that was told to leave that it may stay. Blocks of a persistent kernel that
 // have left some SMs come back as a second launch on the same counter, if kernels can be on the GPU
-// side by side (FLEP figure 4c).
+// side by side (FLEP figure 4c). Those of a launch behind another one don't: the second launch, on
+// another channel, would not wait for the one before.
 func (j *job) recall() {
 	j.run.below, j.run.freed = 0, j.run.below
 	if j.state != deferred { // else its turn comes after the launch before it
 		j.tell(abi.EvictNone)
 	}
-	if j.state == leaving && j.form == abi.PreemptPersistent && j.ch.x.props.CoRuns && j.run.corun == 0 {
+	if j.state == leaving && j.form == abi.PreemptPersistent && j.ch.x.props.CoRuns && j.run.corun == 0 && j.ch.job == j {
 		j.to(refillWanted)
 		return
 	}

@@ -13,6 +13,7 @@ import (
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
 	"vgpud/gpu/soft/machine"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
@@ -217,6 +218,45 @@ func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 			})
 		}
 	}
+}
+
+// TestSpatialEvictionBehind takes a launch off some SMs and gives them back to it while it is behind
+// another one of its channel. It does nothing before that one has ended.
+func TestSpatialEvictionBehind(t *testing.T) {
+	r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: machine.CoRun}}, gpu.ContextOptions{})
+	g := r.open()
+	k := kernels[2]
+	fn := g.load(testdata(t, k.file), k.name)
+	c := g.counting(1200)
+	ch, met := r.x.channels[0], false
+	var w proctest.Wait
+	for !met {
+		if err := w.Over(); err != nil {
+			t.Fatalf("never both on the GPU: %v", err)
+		}
+		c.preemptible(g, fn, k, 40)
+		c.preemptible(g, fn, k, 30)
+		r.x.Step(false)
+		first, second := ch.job, ch.second
+		if second != nil && second.state == running {
+			id := second.slot.Launch()
+			r.only(id, func(s *ipc.LaunchSlot, v ipc.Launch) { s.Evict(id, 1, 0, 0) })
+			r.x.Step(false)
+			r.only(id, func(s *ipc.LaunchSlot, v ipc.Launch) { s.Recall(id) })
+			for range 50 { // without yielding, so that the first does not end
+				r.x.Step(false)
+			}
+			if met = ch.job == first && ch.second == second && second.run.below == 0; met && (second.state == refilling || second.run.corun != 0) {
+				t.Errorf("it is %v, and launched once more as %d, beside the launch before it", second.state, second.run.corun)
+			}
+		}
+		for i, com := range g.receive(2) {
+			if com.Status != abi.StatusOK {
+				t.Errorf("launch %d: %v", i, com.Status)
+			}
+		}
+	}
+	c.check()
 }
 
 // TestSpatialEviction takes a launch off some SMs, gives them back to it, and takes it off all.
