@@ -127,10 +127,16 @@ func (j *job) evict(below uint32) {
 // written before the job's own.
 func (j *job) deferSuccessor() {
 	n := j.ch.second
-	if n == nil || n == j || !n.state.onGPU() || n.state == deferred {
+	switch {
+	case n == nil || n == j || n.state == deferred:
+		return
+	case n.state == preempted: // until its context is back
+	case n.state.onGPU():
+		n.to(earlierLeaves)
+	default:
 		return
 	}
-	n.to(earlierLeaves)
+	n.run.behind = true
 	n.tell(abi.EvictAll)
 }
 
@@ -328,9 +334,12 @@ func (x *Executor) resume() {
 		x.fail(err)
 		return
 	}
-	j.to(contextResumed)
-	j.run.below = 0
-	j.tell(abi.EvictNone) // should the kernel check after all, it may stay
+	if j.run.below = 0; j.run.behind {
+		j.to(earlierLeaves)
+	} else {
+		j.to(contextResumed)
+		j.tell(abi.EvictNone) // should the kernel check after all, it may stay
+	}
 	for j.slot.Grant() && !j.slot.Start(x.o.Clock.Now()) {
 		// The daemon has just taken the turn back. The kernel is on the GPU all the same.
 	}

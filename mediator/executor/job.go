@@ -58,6 +58,7 @@ type run struct {
 	late    time.Duration // how long after the request that was, up to maxLate
 	freed   uint32        // the bound of a request that was recalled
 	evicted bool          // an evict word was written
+	behind  bool          // the launch before it was told to leave, so it does nothing
 	// corun is the fence of a second launch that takes the SMs that the first has left, on the
 	// channel's second channel; 0: there is none.
 	corun gpu.Fence

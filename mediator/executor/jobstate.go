@@ -66,7 +66,7 @@ var nextJobState = [jobStates][jobEvents]jobState{
 	leaving:        {evictionAsked: leaving, evictionRecall: running, refillWanted: refilling, earlierLeaves: deferred, kernelPreempted: preempted, kernelLeft: readingControl, jobEnded: over},
 	refilling:      {evictionAsked: leaving, earlierLeaves: deferred, refillDone: running, kernelLeft: readingControl, jobEnded: over},
 	deferred:       {evictionAsked: deferred, evictionRecall: deferred, kernelPreempted: preempted, kernelLeft: readingControl, jobEnded: over},
-	preempted:      {turnGivenUp: preempted, contextResumed: running, jobEnded: over},
+	preempted:      {turnGivenUp: preempted, earlierLeaves: deferred, contextResumed: running, jobEnded: over},
 	readingControl: {skippedWanted: readingSkipped, workRemains: preparing, turnGivenUp: waiting, jobEnded: over},
 	readingSkipped: {workRemains: preparing, turnGivenUp: waiting, jobEnded: over},
 }

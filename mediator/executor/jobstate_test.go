@@ -33,6 +33,7 @@ var jobTransitions = []struct {
 	{leaving, kernelPreempted, preempted, "it did not leave in time, and the hardware takes it off"},
 	{deferred, kernelPreempted, preempted, "likewise"},
 	{preempted, turnGivenUp, preempted, "it was told to leave before it was back"},
+	{preempted, earlierLeaves, deferred, "it is back, and the launch before it was told to leave"},
 	{preempted, contextResumed, running, "its turn has come, or another launch of the context needs the GPU"},
 	{running, kernelLeft, readingControl, "only what it left tells what it has done"},
 	{leaving, kernelLeft, readingControl, "likewise"},

@@ -336,3 +336,65 @@ func TestPreemptedSecondLaunch(t *testing.T) {
 	}
 	r.x.preempted = nil
 }
+
+// TestPreemptedBehindOneThatLeaves: a launch behind one that was told to leave does nothing, also when
+// its context was off the GPU meanwhile, whichever of the two happened first.
+func TestPreemptedBehindOneThatLeaves(t *testing.T) {
+	for _, firstLeaves := range []bool{true, false} {
+		r, _ := newStandingRig(t)
+		g := r.open()
+		k := kernels[2]
+		long, fn := g.load(testdata(t, "unresponsive"), "unresponsive"), g.load(testdata(t, k.file), k.name)
+		for _, h := range []uint64{long, fn} {
+			f, err := r.x.functions.get(h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.mean = 100 * time.Microsecond
+		}
+		kept, c := g.counting(8), g.counting(800)
+		sim := r.byKernel()
+		r.page.SetTurn(ipc.Turn{Until: sim.Now() + time.Second, Behind: true})
+		kept.preemptible(g, long, kernels[0], 100_000) // some 500 ms
+		c.preemptible(g, fn, k, 40)
+		r.x.Step(false)
+		first, second := r.x.channels[0].job, r.x.channels[0].second
+		if second == nil || second.state != running {
+			t.Fatalf("the second launch is %+v", second)
+		}
+		r.page.SetTurn(ipc.Turn{})
+		evict := func(j *job, deadline time.Duration) {
+			id := j.slot.Launch()
+			r.only(id, func(s *ipc.LaunchSlot, _ ipc.Launch) {
+				if !s.Evict(id, math.MaxUint32, sim.Now(), deadline) {
+					t.Error("not told to leave")
+				}
+			})
+			r.x.Step(false)
+		}
+		if firstLeaves {
+			evict(first, 0)
+		}
+		evict(second, sim.Now()+time.Millisecond)
+		sim.Advance(10 * time.Millisecond)
+		r.page.Beat(sim.Now())
+		if r.x.Step(false); r.x.preempted != second {
+			t.Fatalf("not preempted: %v and %v", first.state, second.state)
+		}
+		if !firstLeaves {
+			evict(first, 0)
+		}
+		id := second.slot.Launch()
+		r.only(id, func(s *ipc.LaunchSlot, _ ipc.Launch) { s.Run(id) })
+		if r.x.Step(false); r.x.preempted != nil || second.state != deferred {
+			t.Errorf("the first leaves first %v: the second is %v when its context is back", firstLeaves, second.state)
+		}
+		r.page.SetMode(ipc.ModeFree)
+		for i, com := range g.receive(2) {
+			if com.Status != abi.StatusOK {
+				t.Errorf("launch %d: %v", i, com.Status)
+			}
+		}
+		c.check()
+	}
+}
