@@ -10,6 +10,7 @@ import (
 
 	"vgpud/gpu"
 	"vgpud/gpu/nvidia/cuda"
+	"vgpud/internal/proctest"
 )
 
 func TestTimeLimit(t *testing.T) {
@@ -34,11 +35,15 @@ func TestTimeLimit(t *testing.T) {
 	if o := ch.Outcome(f); !errors.Is(o.Err, gpu.ErrTimeLimit) {
 		t.Errorf("%v", o.Err)
 	}
-	select {
-	case <-c.Hung():
-	default:
-		t.Error("Hung is not closed, though only the process's end stops the kernel")
-	}
+	// Only the process's end stops the kernel.
+	proctest.Until(t, "Hung is closed", func() bool {
+		select {
+		case <-c.Hung():
+			return true
+		default:
+			return false
+		}
+	})
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
