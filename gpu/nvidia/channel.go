@@ -76,6 +76,8 @@ type Channel struct {
 
 	zeroed uint64 // progress of Context.zero that this channel has waited for
 
+	sleeping atomic.Int32 // the sum of the slots' sleepers
+
 	mu       sync.Mutex // guards slots, latest and lastPoll; not held while the driver is called
 	slots    [slotCount]slot
 	latest   ended
@@ -102,7 +104,7 @@ type slot struct {
 	fence  uint64
 	kernel *Function
 	began  beginning
-	// called is the time at which the driver's launch call returned, converted from the host's
+	// called is the time at which the driver's call returned, converted from the host's
 	// clock to the GPU's with an error of about 10 µs, or 0 if unknown. took is the time since the
 	// event before the launch was recorded.
 	called      time.Duration
@@ -227,31 +229,40 @@ func (ch *Channel) usable() error {
 
 // begin prepares the driver and the next command's slot. Fresh memory must have been zeroed up to
 // zeroed before the command runs. The caller must call end afterwards, even after an error.
-func (ch *Channel) begin(zeroed uint64) (i uint64, err error) {
-	if i, err = ch.beginUntimed(zeroed); err != nil {
+func (ch *Channel) begin(zeroed uint64) (i uint64, err error) { return ch.beginKernel(zeroed, nil) }
+
+// beginKernel is begin for a launch of k, or for another command if k is nil.
+func (ch *Channel) beginKernel(zeroed uint64, k *Function) (i uint64, err error) {
+	if i, err = ch.enter(zeroed); err != nil {
 		return i, err
 	}
-	began, sent := recorded, ch.sent.Load()
-	first := sent + 1
-	ch.mu.Lock()
-	before := &ch.slots[sent%slotCount]
-	if ch.joins && before.ahead && ch.signalled.Load() < sent {
-		began, first = inTrain, before.first
-	}
-	ch.mu.Unlock()
-	switch {
-	case began == inTrain:
+	// Only the holder of putting writes to what is read here.
+	sent := ch.sent.Load()
+	s := slot{fence: sent + 1, first: sent + 1, kernel: k, began: recorded}
+	switch before := &ch.slots[sent%slotCount]; {
+	case ch.joins && before.ahead && ch.signalled.Load() < sent:
+		s.began, s.first = inTrain, before.first
 	case ch.signalled.Load() == sent && ch.progress() < sent:
-		began = behind
-	default:
-		if err := ch.record(&ch.starts[i], 0); err != nil {
-			return i, err
-		}
+		s.began = behind
 	}
+	ch.fill(i, s)
+	if s.began == inTrain {
+		return i, nil
+	}
+	if err := ch.c.clock.tick(ch.c.d.o.Clock.Now()); err != nil {
+		return i, err
+	}
+	if s.began == recorded {
+		err = ch.record(&ch.starts[i], 0)
+	}
+	return i, err
+}
+
+// fill sets the record of a command that is about to be queued.
+func (ch *Channel) fill(i uint64, s slot) {
 	ch.mu.Lock()
-	ch.slots[i].began, ch.slots[i].first = began, first
+	ch.slots[i] = s
 	ch.mu.Unlock()
-	return i, nil
 }
 
 // Ahead implements [gpu.Train].
@@ -259,6 +270,18 @@ func (ch *Channel) Ahead(joins bool) { ch.joins, ch.ahead = true, joins }
 
 // beginUntimed is begin for a command of which only the end time is kept.
 func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
+	if i, err = ch.enter(zeroed); err != nil {
+		return i, err
+	}
+	if err := ch.c.clock.tick(ch.c.d.o.Clock.Now()); err != nil {
+		return i, err
+	}
+	ch.fill(i, slot{fence: ch.sent.Load() + 1, began: unknown})
+	return i, nil
+}
+
+// enter prepares the driver for the next command, whose slot it returns.
+func (ch *Channel) enter(zeroed uint64) (i uint64, err error) {
 	f := ch.sent.Load() + 1
 	i = f % slotCount
 	c := ch.c
@@ -270,9 +293,6 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 	if full != nil {
 		return i, full
 	}
-	if err := c.clock.tick(c.d.o.Clock.Now()); err != nil {
-		return i, err
-	}
 	if zeroed > ch.zeroed && c.zero.word.Load() < zeroed {
 		upTo := c.zero.last.Load()
 		if err := c.drv.StreamWaitEvent(ch.stream, cuda.Event(c.zero.tail.Load())); err != nil {
@@ -280,9 +300,6 @@ func (ch *Channel) beginUntimed(zeroed uint64) (i uint64, err error) {
 		}
 		ch.zeroed = upTo
 	}
-	ch.mu.Lock()
-	ch.slots[i] = slot{fence: f, began: unknown}
-	ch.mu.Unlock()
 	return i, nil
 }
 
@@ -307,14 +324,15 @@ func (ch *Channel) awaitSlot(f uint64) error {
 			return err
 		}
 	}
-	for i := f % slotCount; ; runtime.Gosched() {
+	for i := f % slotCount; ch.sleeping.Load() > 0; runtime.Gosched() {
 		ch.mu.Lock()
 		n := ch.slots[i].sleepers
 		ch.mu.Unlock()
 		if n == 0 {
-			return ch.usable()
+			break
 		}
 	}
+	return ch.usable()
 }
 
 // end finishes the command that begin began; err is the driver's error for it. A command whose end
@@ -358,11 +376,15 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 	if err := f.check(ch.c, l); err != nil {
 		return 0, err
 	}
-	i, err := ch.begin(ch.c.zero.last.Load())
+	i, err := ch.beginKernel(ch.c.zero.last.Load(), f)
 	if err == nil {
 		err = f.allow(l.SharedBytes)
 	}
-	from := ch.c.d.o.Clock.Now()
+	timed := ch.timed(i)
+	var from, then time.Duration
+	if timed {
+		from = ch.c.d.o.Clock.Now()
+	}
 	if err == nil {
 		n := copy(ch.args.Params[:], l.Params[:f.attrs.ParamBytes])
 		err = ch.c.drv.LaunchKernel(f.f, [3]uint32{l.Grid.X, l.Grid.Y, l.Grid.Z}, [3]uint32{l.Block.X, l.Block.Y, l.Block.Z},
@@ -371,29 +393,25 @@ func (ch *Channel) Launch(l *gpu.Launch) (gpu.Fence, error) {
 			err = fmt.Errorf("%w: %w", err, gpu.ErrInvalidLaunch)
 		}
 	}
-	then := ch.c.d.o.Clock.Now()
-	if err == nil {
+	if timed {
+		then = ch.c.d.o.Clock.Now()
 		ch.mu.Lock()
-		ch.slots[i].kernel, ch.slots[i].took = f, then-from
+		ch.slots[i].took = then - from
 		ch.mu.Unlock()
 	}
 	fence, err := ch.end("launch", i, err)
-	if err == nil && ch.firstOfTrain(i) {
+	if err == nil && timed {
 		// The GPU is at work already, so this costs the launch nothing.
 		ch.called(i, then)
 	}
 	return fence, err
 }
 
-// firstOfTrain reports whether the command in slot i began its train. The times of the others follow
-// from that one's.
-func (ch *Channel) firstOfTrain(i uint64) bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ch.slots[i].began != inTrain
-}
+// timed reports whether the command in slot i, which is about to be queued, has times of its own, and
+// not those of the train that it continues. Only the goroutine that queues commands may call it.
+func (ch *Channel) timed(i uint64) bool { return ch.slots[i].began != inTrain }
 
-// called records that the call for the launch in slot i returned at then, on the host's clock.
+// called records that the call for the command in slot i returned at then, on the host's clock.
 func (ch *Channel) called(i uint64, then time.Duration) {
 	now, err := ch.c.was(then)
 	if err != nil {

@@ -54,7 +54,25 @@ func hotPath(t testing.TB) map[string]func() {
 	}
 	word, window := make([]byte, 4), make([]byte, 256)
 	return map[string]func(){
-		"launch":   func() { done(ch.Launch(l)) },
+		"launch": func() { done(ch.Launch(l)) },
+		// A train of launches, whose outcomes are read when it has ended.
+		"train": func() {
+			const n = 16
+			var last gpu.Fence
+			for i := range n {
+				ch.Ahead(i < n-1)
+				var err error
+				if last, err = ch.Launch(l); err != nil {
+					t.Fatal(err)
+				}
+			}
+			done(last, nil)
+			for f := last - n + 1; f <= last; f++ {
+				if o := ch.Outcome(f); o.Err != nil {
+					t.Fatal(o.Err)
+				}
+			}
+		},
 		"word":     func() { done(ch.CopyIn(p, word)) },
 		"copy in":  func() { done(ch.CopyIn(p, window)) },
 		"copy out": func() { done(ch.CopyOut(window, p)) },
@@ -79,8 +97,11 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkHotPath(b *testing.B) {
-	for name, f := range hotPath(b) {
-		b.Run(name, func(b *testing.B) {
+	for _, name := range []string{"launch", "train", "word", "copy in", "copy out", "outcome"} {
+		b.Run(name, func(b *testing.B) { // on another thread than its caller
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			f := hotPath(b)[name]
 			b.ReportAllocs()
 			for b.Loop() {
 				f()
