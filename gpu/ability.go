@@ -68,11 +68,11 @@ type Partial interface {
 	Refused() []error
 }
 
-// Prompt is a [Channel] that can tell quickly about when a launch ran, if reading the GPU's
+// Prompt is a [Channel] that can tell quickly about when a command ran, if reading the GPU's
 // timestamps takes longer than many a kernel runs.
 type Prompt interface {
-	// Glimpse returns about what Outcome returns for a launch whose fence is reached: a successful
-	// one, with times that are accurate to some microseconds. ok is false if only Outcome knows.
+	// Glimpse returns about what Outcome returns for a launch or a copy whose fence is reached: a
+	// successful one, with times that are accurate to some microseconds. ok is false if only Outcome knows.
 	// Charging goes by Outcome anyway. It may be called from any goroutine.
 	Glimpse(f Fence) (o Outcome, ok bool)
 }

@@ -26,15 +26,24 @@ func (ch *Channel) CopyIn(dst gpu.Ptr, src []byte) (gpu.Fence, error) {
 		begin, end = ch.beginUntimed, ch.endWord // nobody asks for its outcome, and it is urgent
 	}
 	i, err := begin(zeroed)
+	queued := false
 	if err == nil && len(src) > 0 {
-		if len(src) <= cellBytes && !ch.c.host.contains(src) {
+		if queued = ch.c.host.contains(src); !queued && len(src) <= cellBytes {
 			cell := ch.cell(i, len(src))
 			copy(cell, src)
-			src = cell
+			src, queued = cell, true
 		}
 		err = ch.c.drv.MemcpyHtoDAsync(cuda.DevicePtr(dst), src, ch.stream)
 	}
-	return end("copy in", i, err)
+	if err != nil || !queued || len(src) <= wordSize || !ch.timed(i) {
+		return end("copy in", i, err)
+	}
+	then := ch.c.d.o.Clock.Now()
+	f, err := end("copy in", i, nil)
+	if err == nil {
+		ch.called(i, then)
+	}
+	return f, err
 }
 
 // CopyOut copies from the GPU's memory to the program's. A copy of up to 1 MiB, or to registered
@@ -49,11 +58,12 @@ func (ch *Channel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 		return 0, fmt.Errorf("copy out: %w", err)
 	}
 	i, err := ch.begin(zeroed)
+	queued := false
 	if err == nil && len(dst) > 0 {
 		to := dst
-		if !ch.c.host.contains(dst) {
+		if queued = ch.c.host.contains(dst); !queued {
 			if mem := ch.bounceFor(i, len(dst)); mem != nil {
-				to = mem
+				to, queued = mem, true
 				ch.mu.Lock()
 				ch.slots[i].dst, ch.slots[i].src = dst, mem
 				ch.mu.Unlock()
@@ -61,7 +71,15 @@ func (ch *Channel) CopyOut(dst []byte, src gpu.Ptr) (gpu.Fence, error) {
 		}
 		err = ch.c.drv.MemcpyDtoHAsync(to, cuda.DevicePtr(src), ch.stream)
 	}
-	return ch.endCopy("copy out", i, err)
+	if err != nil || !queued || !ch.timed(i) {
+		return ch.endCopy("copy out", i, err)
+	}
+	then := ch.c.d.o.Clock.Now()
+	f, err := ch.endCopy("copy out", i, nil)
+	if err == nil {
+		ch.called(i, then)
+	}
+	return f, err
 }
 
 // Copy copies within the GPU's memory.

@@ -240,6 +240,7 @@ func (ch *Channel) sleep(f uint64, since time.Time) error {
 	defer func() {
 		ch.mu.Lock()
 		ch.slots[i].sleepers--
+		ch.sleeping.Add(-1)
 		ch.mu.Unlock()
 	}()
 	if err := ch.c.await(func() error { return ch.c.drv.EventSynchronize(e) }); err != nil {
@@ -306,6 +307,7 @@ func (ch *Channel) sleepEvent(f uint64) (e cuda.Event, i uint64, err error) {
 	there := !long && !s.unsignalled && s.fence == f && ch.word.Load()-ch.base < f
 	if there && s.waker != 0 {
 		s.sleepers++
+		ch.sleeping.Add(1)
 		e = s.waker
 	}
 	ch.mu.Unlock()
@@ -323,5 +325,6 @@ func (ch *Channel) sleepEvent(f uint64) (e cuda.Event, i uint64, err error) {
 	defer ch.mu.Unlock()
 	s.waker = ch.wakers[i]
 	s.sleepers++
+	ch.sleeping.Add(1)
 	return s.waker, i, nil
 }

@@ -1,6 +1,7 @@
 package nvidia
 
 import (
+	"errors"
 	"runtime"
 	"testing"
 	"time"
@@ -76,7 +77,14 @@ func TestInterruptsAreForSleepers(t *testing.T) {
 	}
 }
 
-// The approximate end of a launch is known at once to a caller that polled all the time, and to no
+func noError(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The approximate end of a launch, of a copy or of a train is known at once to a caller that polled all the time, and to no
 // other.
 func TestGlimpse(t *testing.T) {
 	x := newFake(t, Options{})
@@ -92,24 +100,50 @@ func TestGlimpse(t *testing.T) {
 		}
 		return f
 	}
-	known := 0
-	for range 1000 {
-		f := launch()
-		for ch.Done() < f {
+	p, word := alloc(t, c, 64), make([]byte, 64)
+	train := func() gpu.Fence {
+		t.Helper()
+		ch.Ahead(true)
+		_, err := ch.CopyIn(p, word)
+		ch.Ahead(true)
+		launch()
+		ch.Ahead(true)
+		f, cerr := ch.CopyOut(word, p)
+		if err := errors.Join(err, cerr); err != nil {
+			t.Fatal(err)
 		}
-		seen := x.gpu.Clock()
-		o, ok := ch.Glimpse(f)
-		if !ok {
-			continue // this thread, or the stream's, was preempted
-		}
-		known++
-		exact := ch.Outcome(f)
-		if o.Err != nil || o.Start > o.End || o.End > seen || o.End < exact.End-wordAfter-glimpseWithin {
-			t.Fatalf("%+v, seen at %v, where it is %+v", o, seen, exact)
-		}
+		return f
 	}
-	if known == 0 {
-		t.Error("nothing was ever known")
+	for name, queue := range map[string]func() (first, last gpu.Fence){
+		"launch":  func() (first, last gpu.Fence) { f := launch(); return f, f },
+		"copy in": func() (first, last gpu.Fence) { f, err := ch.CopyIn(p, word); noError(t, err); return f, f },
+		"train":   func() (first, last gpu.Fence) { f := train(); return f - 2, f },
+	} {
+		known := 0
+		for range 1000 {
+			first, last := queue()
+			for ch.Done() < last {
+			}
+			seen, before := x.gpu.Clock(), time.Duration(0)
+			for f := first; f <= last; f++ {
+				o, ok := ch.Glimpse(f)
+				if !ok {
+					continue // this thread, or the stream's, was preempted
+				}
+				known++
+				exact := ch.Outcome(f)
+				if o.Err != nil || o.Start > o.End || o.End > seen || f == last && o.End < exact.End-wordAfter-glimpseWithin {
+					t.Fatalf("%s: %+v, seen at %v, where it is %+v", name, o, seen, exact)
+				}
+				if o.Start < before {
+					t.Fatalf("%s: %+v, behind one that ended at %v", name, o, before)
+				}
+				before = o.End
+			}
+		}
+		if known == 0 {
+			t.Errorf("%s: nothing was ever known", name)
+		}
 	}
 	f := launch()
 	for ch.word.Load()-ch.base < uint64(f) {

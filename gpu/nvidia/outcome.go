@@ -123,34 +123,42 @@ const otherContextDelay = 60 * time.Microsecond
 
 const (
 	// glimpseWithin is the greatest distance of two polls, the first in vain and the second not,
-	// for the end between them to be known well enough.
-	glimpseWithin = 5 * time.Microsecond
-	// wordAfter is the approximate time from a kernel's end until its word is seen.
+	// for the end between them to be known well enough. To read the exact times of what came before
+	// takes 6 µs, which must fit in.
+	glimpseWithin = 10 * time.Microsecond
+	// wordAfter is the approximate time from a command's end until its word is seen.
 	wordAfter = 3 * time.Microsecond
 )
 
-// Glimpse returns approximate times of a launch that was polled all the time, from the poll that
-// found it done. The exact time of its end takes 4 µs to read the first time.
+// Glimpse returns approximate times of a command that was polled all the time, alone or with its
+// train, from the poll that found it done. The exact time of its end takes 4 µs to read the first
+// time.
 func (ch *Channel) Glimpse(fence gpu.Fence) (o gpu.Outcome, ok bool) {
 	f := uint64(fence)
 	ch.mu.Lock()
-	s, last, latest := ch.slots[f%slotCount], ch.lastPoll, ch.latest
+	last, latest := ch.lastPoll, ch.latest
+	if last.fence < f || last.at-last.before > glimpseWithin || ch.slots[f%slotCount].fence != f {
+		ch.mu.Unlock()
+		return o, false
+	}
+	t, _ := ch.trainAround(f)
+	first := ch.slots[t.first%slotCount]
 	ch.mu.Unlock()
-	if s.fence != f || last.fence != f || s.kernel == nil || s.called == 0 || s.began == inTrain || last.at-last.before > glimpseWithin ||
-		ch.c.fault.Load() != nil || ch.dead.Load() {
+	if last.fence != t.last || first.fence != t.first || first.called == 0 || ch.c.fault.Load() != nil || ch.dead.Load() {
 		return o, false
 	}
 	seen, err := ch.c.was(last.at)
 	if err != nil {
 		return o, false
 	}
-	o.End = seen - wordAfter
-	if o.Start = s.called; s.began == behind {
-		if latest.fence != f-1 {
+	t.end = seen - wordAfter
+	if t.start = first.called; first.began == behind {
+		if latest.fence != t.first-1 {
 			return o, false
 		}
-		o.Start = latest.at
+		t.start = latest.at
 	}
-	o.Start = min(o.Start, o.End)
+	t.start = min(t.start, t.end)
+	o.Start, o.End = t.part(f)
 	return o, true
 }

@@ -82,10 +82,10 @@ func (ch *channel) finish(p *pending, done gpu.Fence) {
 	}
 }
 
-// finishPromptly finishes a launch that succeeded, if the GPU tells at once about when it ran. The
-// guest waits for the answer; the accounting is deferred until the guest can see it.
+// finishPromptly finishes a launch or a copy that succeeded, if the GPU tells at once about when it
+// ran. The guest waits for the answer; the accounting is deferred until the guest can see it.
 func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
-	if ch.prompt == nil || p.fn == nil || p.event != nil || p.fence > done || ch.x.poison != nil {
+	if ch.prompt == nil || p.fn == nil && p.copied == 0 || p.fill > 0 || p.event != nil || p.fence > done || ch.x.poison != nil {
 		return false
 	}
 	out, ok := ch.prompt.Glimpse(p.fence)
@@ -93,9 +93,35 @@ func (ch *channel) finishPromptly(p *pending, done gpu.Fence) bool {
 		return false
 	}
 	p.com.Start, p.com.End = ch.x.guestTime(out.Start), ch.x.guestTime(out.End)
-	ch.deferred = append(ch.deferred, deferredAccount{p.fence, p.fn, p.estimate})
+	if p.copied > 0 {
+		ch.x.slot.AddCopied(p.copied)
+	}
+	if p.fn != nil {
+		ch.deferred = append(ch.deferred, deferredAccount{p.fence, p.fn, p.estimate})
+	}
 	p.fence, p.fn = 0, nil
 	return true
+}
+
+// accountPolls is how many steps in vain a launch that was answered promptly is not accounted for.
+// That takes the driver up to 8 µs, and a guest that waits for each launch sends the next one within
+// a few: it goes to the GPU first.
+const accountPolls = 64
+
+// accountInTime accounts for launches that were answered promptly, unless the guest is likely to send
+// more at once: answered reports whether this step has answered some, and idle whether it found
+// nothing to fetch. Where they keep other launches waiting, it does so at once.
+func (ch *channel) accountInTime(answered, idle bool) {
+	if len(ch.deferred) == 0 {
+		return
+	}
+	if answered {
+		ch.deferredPolls = 0
+	}
+	if ch.deferredPolls++; idle && !ch.x.bounded() && ch.deferredPolls <= accountPolls {
+		return
+	}
+	ch.accountDeferred()
 }
 
 // accountDeferred accounts for launches that were answered promptly.

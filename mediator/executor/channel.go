@@ -85,8 +85,10 @@ type channel struct {
 	first  uint64
 	after  uint64
 
-	// deferred are launches that were answered and are still to be accounted for.
-	deferred []deferredAccount
+	// deferred are launches that were answered and are still to be accounted for, and deferredPolls
+	// how many steps that was put off.
+	deferred      []deferredAccount
+	deferredPolls int
 
 	waiter waiter
 	onGPU  ongoing

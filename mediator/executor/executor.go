@@ -353,17 +353,16 @@ func (x *Executor) Step(suspended bool) bool {
 	did = x.zeroes.retire(x) || did
 	backlog, working, busy := false, false, 0
 	for _, ch := range x.channels {
-		if ch.retire() {
-			did = true
+		retired := ch.retire()
+		if retired {
 			// To put the next command on the GPU may take as long as it runs there.
 			ch.publish()
-			ch.accountDeferred()
 		}
-		if !suspended && x.leaving == nil && ch.advance() {
-			did = true
-		}
+		fetches := !suspended && x.leaving == nil
+		advanced := fetches && ch.advance()
+		did = did || retired || advanced
 		ch.publish()
-		ch.accountDeferred()
+		ch.accountInTime(retired, fetches && !advanced)
 		b, w := ch.backlog(), ch.working()
 		backlog, working = backlog || b, working || w
 		if b || w {

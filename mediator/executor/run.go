@@ -150,6 +150,7 @@ func (x *Executor) busy() bool {
 func (x *Executor) arm(suspended bool) bool {
 	idle := true
 	for _, ch := range x.channels {
+		ch.accountDeferred()
 		if !ch.arm(suspended) {
 			idle = false
 		}

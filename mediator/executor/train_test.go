@@ -63,8 +63,8 @@ func TestTrains(t *testing.T) {
 			r.x.o.FetchLimit = DeepFetchLimit
 			g := r.open()
 			launch := func(function uint64) {
-				l := abi.Launch{Function: function, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 8}
-				g.send(abi.Header{Op: abi.OpLaunch}, l, make([]byte, 8)...)
+				l := abi.Launch{Function: function, Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, ParamBytes: 8, Data: staging}
+				g.send(abi.Header{Op: abi.OpLaunch}, l) // one entry, so that a train's fit into the ring
 			}
 			known, unknown := g.load("fake", "plain"), g.load("fake", "other")
 			mem := g.must(abi.OpMemAlloc, abi.Alloc{Size: 4 * trainCopy}).Value[0]
