@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -85,5 +86,42 @@ func BenchmarkTransformLarge(b *testing.B) {
 			b.Fatalf("%+v", reports[0])
 		}
 		_ = out.String()
+	}
+}
+
+// BenchmarkTransformMemory measures a large kernel that keeps many pointers in local memory, as
+// unoptimized ones do: whatever it stores there, every load from there may return.
+func BenchmarkTransformMemory(b *testing.B) {
+	const pointers = 48
+	var all strings.Builder
+	all.WriteString(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k(")
+	for i := range pointers {
+		if i > 0 {
+			all.WriteString(",")
+		}
+		fmt.Fprintf(&all, "\n\t.param .u64 p%d", i)
+	}
+	all.WriteString(")\n{\n\t.local .b64 a[48];\n\t.reg .pred %p;\n\t.reg .b32 %r<3>;\n\t.reg .b64 %rd<99999>;\n\tmov.u32 %r1, 0;\nL:\n")
+	for r := 2; all.Len() < 1<<20; r++ {
+		fmt.Fprintf(&all, "\tld.local.u64 %%rd%d, [a];\n", r)
+		for range 16 {
+			fmt.Fprintf(&all, "\tadd.u64 %%rd%d, %%rd%d, 4;\n", r+1, r)
+			r++
+		}
+		fmt.Fprintf(&all, "\tst.local.u64 [a], %%rd%d;\n\tld.global.u32 %%r2, [%%rd%d];\n\tst.global.u32 [%%rd%d], %%r2;\n", r, r, r)
+	}
+	for i := range pointers {
+		fmt.Fprintf(&all, "\tld.param.u64 %%rd1, [p%d];\n\tst.local.u64 [a+%d], %%rd1;\n", i, 8*i)
+	}
+	all.WriteString("\tadd.u32 %r1, %r1, 1;\n\tsetp.lt.u32 %p, %r1, 9;\n\t@%p bra L;\n\tret;\n}\n")
+	b.SetBytes(int64(all.Len()))
+	for b.Loop() {
+		m, err := ptx.Parse(all.String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := Transform(m, Options{}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"math/bits"
 	"slices"
 	"strings"
 
@@ -78,30 +79,97 @@ func (s *waitAnalysis) fixpoint(step func(i int) bool) {
 	}
 }
 
-// findSources finds what all registers, and the spaces of memory, may be computed from.
-func (s *waitAnalysis) findSources() {
+// transfer is how an instruction passes sources on.
+type transfer struct {
+	stored sources // what it stores that is not in a register
+	keeps  sources // which of the sources of what it stores its result has
+	adds   sources // what its result has besides
+	regs   []int32 // the registers that it stores
+	loads  []int32 // the spaces of memory that its result has the sources of
+}
+
+// transfers returns the transfers of all instructions. No register may have sources yet.
+func (s *waitAnalysis) transfers() []transfer {
 	memory, global := s.effects.Space(ptx.SharedSpace), s.effects.Space(ptx.GlobalSpace)
-	s.fixpoint(func(i int) bool {
-		stored := s.operands(s.f.code.Instrs[i].Operands)
-		result := s.resultSources(s.f.code.Instrs[i], stored)
+	list := make([]transfer, len(s.f.code.Instrs))
+	var pool []int32 // which the lists share
+	for i, in := range s.f.code.Instrs {
+		t := &list[i]
+		t.stored = s.operands(in.Operands)
+		// A result has some sources of what is stored, whatever those are, and some of its own.
+		t.keeps, t.adds = s.resultSources(in, everywhere), s.resultSources(in, 0)
+		start := len(pool)
+		for k := range in.Operands {
+			if in.Operands[k].Kind != ptx.KindAddr {
+				pool = appendRegisters(pool, &in.Operands[k])
+			}
+		}
+		t.regs = pool[start:len(pool):len(pool)]
+		start = len(pool)
 		for _, r := range s.effects.Reads(i) {
 			if r >= memory && r != global {
-				result |= s.from[r]
+				pool = append(pool, r)
 			}
 		}
-		changed := false
-		for _, r := range s.effects.Writes(i) {
-			from := result
-			if r >= memory {
-				from = stored
-			}
-			if r != global && s.from[r]|from != s.from[r] {
-				s.from[r] |= from
-				changed = true
+		t.loads = pool[start:len(pool):len(pool)]
+	}
+	return list
+}
+
+// appendRegisters appends the registers of an operand.
+func appendRegisters(list []int32, o *ptx.Operand) []int32 {
+	for i := range o.Elems {
+		list = appendRegisters(list, &o.Elems[i])
+	}
+	if o.Sym != nil && o.Sym.Kind == ptx.SymReg {
+		list = append(list, int32(o.Sym.Index))
+	}
+	return list
+}
+
+// findSources finds what all registers, and the spaces of memory, may be computed from. It goes
+// through the instructions in order, again and again, and each time looks only at those that read
+// what has changed: so what one time finds reaches everything behind it that time, and in a
+// function of any size few times are enough.
+func (s *waitAnalysis) findSources() {
+	memory, global := s.effects.Space(ptx.SharedSpace), s.effects.Space(ptx.GlobalSpace)
+	list := s.transfers()
+	due := make([]uint64, (len(list)+63)/64) // a bit for each instruction
+	for i := range list {
+		due[i/64] |= 1 << (i % 64)
+	}
+	for again := true; again; {
+		again = false
+		for w := range due {
+			for due[w] != 0 {
+				i := w*64 + bits.TrailingZeros64(due[w])
+				due[w] &= due[w] - 1
+				t := &list[i]
+				stored := t.stored
+				for _, r := range t.regs {
+					stored |= s.from[r]
+				}
+				result := stored&t.keeps | t.adds
+				for _, r := range t.loads {
+					result |= s.from[r]
+				}
+				for _, r := range s.effects.Writes(i) {
+					from := result
+					if r >= memory {
+						from = stored
+					}
+					if r == global || s.from[r]|from == s.from[r] {
+						continue
+					}
+					s.from[r] |= from
+					for _, u := range s.uses[r] {
+						due[u/64] |= 1 << (u % 64)
+						again = again || int(u/64) < w
+					}
+				}
 			}
 		}
-		return changed
-	})
+	}
 }
 
 // resultSources returns the sources of an instruction's result, except for what it reads from
