@@ -20,7 +20,7 @@ type Context struct {
 	gone    atomic.Bool   // it was destroyed
 	sticky  atomic.Uint32 // the result of every call since a fault; 0 for none
 	prints  atomic.Bool   // a module has kernels that print
-	reaches atomic.Bool   // its kernels reach page-locked memory
+	reaches atomic.Bool   // its kernels reach page-locked memory, if they can
 
 	mu       sync.Mutex // held while commands are enqueued
 	flags    uint32
@@ -107,10 +107,10 @@ func (x *Context) destroy() {
 	for s := range x.streams {
 		d.objects.remove(s.handle)
 	}
-	d.host.removeOf(x)
 	if x.gpu != nil {
 		_ = x.gpu.Close() // the host ends it in any case
 	}
+	d.host.removeOf(x) // which its kernels could reach
 	x.memory.releaseAll(&d.reserved)
 }
 

@@ -2,7 +2,6 @@ package cuda
 
 import (
 	"context"
-	"errors"
 	"sort"
 	"sync"
 	"sync/atomic"
@@ -11,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/guestagent/driver"
-	"vgpud/mediator/vgpu/abi"
 )
 
 // hostRange is memory of the process that CUDA knows: allocated page-locked or registered.
@@ -28,7 +26,7 @@ type hostRange struct {
 type hostRanges struct {
 	mu     sync.RWMutex
 	all    []*hostRange
-	shared atomic.Bool // there was a range that is shared with the host
+	shared atomic.Int64 // ranges that kernels reach, where the host offers that
 }
 
 // find returns the range that an address lies in, or nil.
@@ -53,6 +51,9 @@ func (h *hostRanges) add(r *hostRange) bool {
 	h.all = append(h.all, nil)
 	copy(h.all[i+1:], h.all[i:])
 	h.all[i] = r
+	if r.m != nil {
+		h.shared.Add(1)
+	}
 	return true
 }
 
@@ -67,6 +68,9 @@ func (h *hostRanges) remove(base uint64, registered bool) *hostRange {
 	}
 	r := h.all[i]
 	h.all = append(h.all[:i], h.all[i+1:]...)
+	if r.m != nil {
+		h.shared.Add(-1)
+	}
 	return r
 }
 
@@ -77,6 +81,9 @@ func (h *hostRanges) removeOf(x *Context) {
 	kept := h.all[:0]
 	for _, r := range h.all {
 		if r.x == x {
+			if r.m != nil {
+				h.shared.Add(-1)
+			}
 			r.free()
 		} else {
 			kept = append(kept, r)
@@ -138,23 +145,21 @@ func (c *Call) allocateHost(x *Context, n uint64, flags uint32) (Pointer, Result
 		r.free()
 		return nil, ErrorUnknown
 	}
-	if r.m != nil {
-		c.d.host.shared.Store(true)
-	}
 	return p, Success
 }
 
 // reachHost has the context's kernels reach all page-locked memory at its own addresses, as they do
 // under unified addressing. That needs a first call for any of that memory. Where the host can't,
-// kernels get addresses by cuMemHostGetDevicePointer or not at all.
+// kernels get addresses by cuMemHostGetDevicePointer or not at all: launches don't ask again, since
+// the host would lock all the pages again before it fails.
 func (x *Context) reachHost() {
 	h := &x.d.host
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, r := range h.all {
 		if r.m != nil {
-			_, err := x.gpu.HostAddress(context.Background(), r.m)
-			x.reaches.Store(err == nil || errors.Is(err, abi.StatusNotSupported))
+			_, _ = x.gpu.HostAddress(context.Background(), r.m)
+			x.reaches.Store(true)
 			return
 		}
 	}
@@ -190,12 +195,32 @@ func (c *Call) MemFreeHost(p Pointer) Result {
 	if p == nil {
 		return Success
 	}
-	r := c.d.host.remove(addressOf(p), false)
-	if r == nil {
-		return ErrorInvalidValue
+	free := func() Result {
+		r := c.d.host.remove(addressOf(p), false)
+		if r == nil {
+			return ErrorInvalidValue
+		}
+		r.free()
+		return Success
 	}
-	r.free()
-	return Success
+	var before []point
+	if r := c.d.host.find(addressOf(p)); r != nil && r.m != nil {
+		before = c.d.reaching()
+	}
+	// What is freed may become part of a copy of other memory: kernels that write to it come first.
+	return c.waitFor(before, free)
+}
+
+// reaching returns the points at which the kernels so far that reach page-locked memory have ended.
+func (d *Driver) reaching() (goals []point) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for x := range d.contexts {
+		if x.reaches.Load() {
+			goals = append(goals, x.everything()...)
+		}
+	}
+	return goals
 }
 
 // hostRegisterFlags are CU_MEMHOSTREGISTER_PORTABLE, _DEVICEMAP, _IOMEMORY and _READ_ONLY.

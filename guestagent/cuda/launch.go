@@ -119,7 +119,7 @@ func (c *Call) start(s *stream, f *function, l *configuration) Result {
 
 func (c *Call) enqueue(s *stream, f *function, l *configuration) Result {
 	x := s.x
-	if c.d.host.shared.Load() && !x.reaches.Load() {
+	if c.d.host.shared.Load() > 0 && !x.reaches.Load() {
 		x.reachHost()
 	}
 	if f.m.unbound.Load() {

@@ -193,8 +193,19 @@ static void pointers(CUcontext ctx) {
     OK(cuLaunchKernel(fill, 1, 1, 1, 256, 1, 1, 0, NULL, params, NULL));
     OK(cuCtxSynchronize());
     TRUE(((unsigned *)host)[0] == 77 && ((unsigned *)host)[199] == 77);
+    /* It is freed when kernels are done with it. */
+    CUfunction spin = load(PTX_HEAD SPIN_KERNEL, "spin");
+    unsigned turns = 200000;
+    void *count[] = {&turns};
+    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, count, NULL));
+    OK(cuLaunchKernel(fill, 1, 1, 1, 256, 1, 1, 0, NULL, own, NULL));
+    OK(cuMemFreeHost(host));
+    OK(cuStreamQuery(NULL));
+    OK(cuMemAllocHost(&host, 1000));
+    TRUE(((unsigned *)host)[0] == 0 && ((unsigned *)host)[199] == 0);
   }
   OK(cuMemFreeHost(host));
+  WANT(CUDA_ERROR_INVALID_VALUE, cuMemFreeHost(host));
 }
 
 int main(void) {

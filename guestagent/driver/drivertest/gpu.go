@@ -66,6 +66,7 @@ type GPU struct {
 	calls            []Call
 	occupancyQueries int    // for occupancies
 	occupancy        func() // Options.Occupancy
+	windowAddress    func() error
 	scratch          []byte // a command's data
 	refuseForms      bool   // forms of kernels are refused
 	moduleLog        string // of modules that are loaded
@@ -231,6 +232,10 @@ func (g *GPU) carryOut(shared []byte, h abi.Header, cmd []abi.Entry, c *abi.Comp
 			delete(g.events, x.Handle)
 		}
 		return nil
+	case abi.OpWindowAddress:
+		if g.windowAddress != nil {
+			return g.windowAddress()
+		}
 	case abi.OpEventElapsed:
 		x, err := abi.DecodeElapsed(e)
 		if err != nil {

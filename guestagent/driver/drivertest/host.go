@@ -29,6 +29,9 @@ type Options struct {
 	Version1_1  bool   // the device is of version 1.1, with the features of that
 	// Occupancy is called before the host says how many of a kernel's blocks an SM holds.
 	Occupancy func()
+	// WindowAddress is called for each address of a window that is asked for, and fails. Without it
+	// they are not supported.
+	WindowAddress func() error
 }
 
 const (
@@ -226,7 +229,7 @@ func (h *Host) controlContext(slot int, c abi.Control) {
 	}
 	h.gpus[slot] = NewGPU(h.opts.Kernels)
 	h.gpus[slot].refuseForms, h.gpus[slot].moduleLog = h.opts.RefuseForms, h.opts.ModuleLog
-	h.gpus[slot].windows, h.gpus[slot].occupancy = h.windows(), h.opts.Occupancy
+	h.gpus[slot].windows, h.gpus[slot].occupancy, h.gpus[slot].windowAddress = h.windows(), h.opts.Occupancy, h.opts.WindowAddress
 	h.gpus[slot].version1_1 = h.opts.Version1_1 || h.opts.Version1_0
 	if h.opts.NeverReady {
 		h.context(slot, abi.ContextCreating, abi.ErrorNone)
