@@ -50,6 +50,7 @@ func TestRuntimeEvictions(t *testing.T) {
 		}
 	}
 	t.Run("evictable", func(t *testing.T) { g.evicted(t, func() { run(t, "rt_evictable.cu") }) })
+	t.Run("texref", g.textureReferences)
 	for _, p := range sources {
 		name := filepath.Base(p)
 		t.Run(strings.TrimSuffix(name, ".cu"), func(t *testing.T) { run(t, name) })

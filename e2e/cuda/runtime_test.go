@@ -95,8 +95,9 @@ func TestRuntimePrograms(t *testing.T) {
 }
 
 // TestTextureReferences runs a program for CUDA 11.
-func TestTextureReferences(t *testing.T) {
-	g := newGuest(t)
+func TestTextureReferences(t *testing.T) { newGuest(t).textureReferences(t) }
+
+func (g *guest) textureReferences(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), compileCUDA(t, "texref.cu", "-DCUDART_VERSION=11080"))
 	cmd.Env = g.env
 	if out, err := cmd.CombinedOutput(); err != nil || string(out) != "right\n" {
