@@ -38,7 +38,7 @@ type Options struct {
 	// owner may use a quarter.
 	CodeBytes uint64
 	// Contexts limits the contexts, 256. Channels limits those of one context, 72: a guest's 64 and
-	// some of its executor's. Modules (1,024) and Allocations (4,096) are limits of one context, too.
+	// some of its executor's. Modules (1,024) and Allocations (65,536) are limits of one context, too.
 	Contexts, Channels, Modules, Allocations int
 	// Log receives faults and refusals. nil means no log.
 	Log *slog.Logger
@@ -58,7 +58,7 @@ func (o Options) WithDefaults() Options {
 	setDefault(&o.Contexts, 256)
 	setDefault(&o.Channels, 72)
 	setDefault(&o.Modules, 1<<10)
-	setDefault(&o.Allocations, 1<<12)
+	setDefault(&o.Allocations, 1<<16)
 	setDefault(&o.CodeBytes, 1<<30)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -47,7 +47,7 @@ func TestAllocations(t *testing.T) {
 // BenchmarkAllocations looks up and changes one of as many allocations as a context of the soft GPU
 // may have.
 func BenchmarkAllocations(b *testing.B) {
-	const most = 4096
+	const most = 1 << 16
 	var l allocations
 	for i := range most {
 		l.add(allocation{gpu.Ptr(1<<40 + 512*i), 256})

@@ -136,6 +136,16 @@ static void registered(void) {
   free(a);
 }
 
+/* As many allocations as programs with many small objects have. */
+static void many(void) {
+  enum { N = 5000 };
+  static CUdeviceptr p[N];
+  for (int i = 0; i < N; i++)
+    OK(cuMemAlloc(&p[i], 256));
+  for (int i = 0; i < N; i++)
+    OK(cuMemFree(p[i]));
+}
+
 static void pointers(CUcontext ctx) {
   CUdeviceptr p, q = 0;
   void *host;
@@ -219,6 +229,7 @@ int main(void) {
   sets(s);
   registered();
   pointers(ctx);
+  many();
   OK(cuStreamDestroy(s));
   OK(cuCtxDestroy(ctx));
 }
