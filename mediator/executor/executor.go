@@ -26,7 +26,7 @@ const (
 	maxArrays    = 1 << 14
 	maxTextures  = 1 << 15  // and surfaces
 	maxImage     = 64 << 20 // bytes of a module
-	maxParams    = 32 << 10 // bytes of a kernel's parameters
+	maxParams    = 36 << 10 // bytes of a kernel's parameters, up to 32,764, and of its launch's attributes
 	maxName      = 4 << 10  // bytes of a symbol
 	maxFault     = 4 << 10  // bytes of a fault's text
 )

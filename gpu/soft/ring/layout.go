@@ -9,14 +9,14 @@ import (
 const (
 	// Entries is the number of launches that a channel holds, and of outcomes that are remembered.
 	Entries = gpu.OutcomesKept
-	// ParamBytes is the maximum size of a launch's parameters: what PTX allows a kernel on all
-	// targets.
-	ParamBytes = 4352
+	// ParamBytes is the maximum size of a launch's parameters: the 32,764 bytes that PTX allows a
+	// kernel, in whole cache lines.
+	ParamBytes = 32 << 10
 	// Bytes is the size of a channel's file.
 	Bytes = headBytes + Entries*(outcomeBytes+entryBytes)
 
 	magic   = 0x52475653 // "SVGR"
-	version = 1
+	version = 2
 
 	lineBytes    = 64
 	headBytes    = 4096
