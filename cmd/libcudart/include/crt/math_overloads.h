@@ -93,15 +93,7 @@ static __device__ __inline__ float nanf(const char *) { return __builtin_nanf(""
 static __device__ __inline__ void sincospi(float x, float *s, float *c) { sincospif(x, s, c); }
 static __device__ __inline__ void sincos(float x, float *s, float *c) { sincosf(x, s, c); }
 
-/* Host code may call these of CUDA's functions, which the C library lacks. */
-static inline __host__ double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
-static inline __host__ float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
-static inline __host__ float rsqrt(float x) { return rsqrtf(x); }
-static inline __host__ double rcbrt(double x) { return 1 / __builtin_cbrt(x); }
-static inline __host__ float rcbrtf(float x) { return (float)rcbrt((double)x); }
-static inline __host__ double normcdf(double x) { return 0.5 * __builtin_erfc(-x * 0.70710678118654752440); }
-static inline __host__ float normcdff(float x) { return (float)normcdf((double)x); }
-static inline __host__ float __saturatef(float x) { return x > 0 ? x < 1 ? x : 1 : 0; }
+#include <crt/math_host.h>
 
 #undef VGPU_BOTH
 

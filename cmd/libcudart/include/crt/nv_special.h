@@ -80,14 +80,6 @@ NV_LOOP double nv_tail_inv(double q)
     }
     return x;
 }
-NV double __nv_erfcinv(double q)
-{
-    if (!(q >= 0 && q <= 2))
-        return NV_NAN;
-    if (q == 0 || q == 2)
-        return q == 0 ? NV_INF : -NV_INF;
-    return q <= 1 ? nv_tail_inv(q) : -nv_tail_inv(2 - q);
-}
 NV double __nv_erfinv(double p)
 {
     double a = __nv_fabs(p);
@@ -101,6 +93,16 @@ NV double __nv_erfinv(double p)
     for (int i = 0; i < 5 && a; i++)
         x -= (__nv_erf(x) - a) * (0.5 * NV_SQRT_PI) * __nv_exp(x * x);
     return __nv_copysign(x, p);
+}
+NV double __nv_erfcinv(double q)
+{
+    if (!(q >= 0 && q <= 2))
+        return NV_NAN;
+    if (q == 0 || q == 2)
+        return q == 0 ? NV_INF : -NV_INF;
+    if (q > 0.5 && q < 1.5)
+        return __nv_erfinv(1 - q); /* exact */
+    return q <= 1 ? nv_tail_inv(q) : -nv_tail_inv(2 - q);
 }
 NV double __nv_normcdf(double x) { return 0.5 * __nv_erfc(-0x1.6a09e667f3bcdp-1 * x); }
 NV double __nv_normcdfinv(double p) { return -0x1.6a09e667f3bcdp+0 * __nv_erfcinv(2 * p); }
