@@ -169,6 +169,7 @@ func (c *Call) MemHostGetDevicePointerV2(out *uint64, p Pointer, flags uint32) R
 	if err != nil {
 		return x.fail(err)
 	}
+	x.reaches.Store(true)
 	put(out, uint64(a)+addressOf(p)-h.base)
 	return Success
 }
