@@ -164,3 +164,33 @@ func TestSetFunctionAttributes(t *testing.T) {
 		t.Errorf("another function may use %d bytes, want %d", v, most)
 	}
 }
+
+// clusterOf is the launch attribute for a cluster's blocks.
+func clusterOf(x, y, z uint32) abi.Attribute {
+	a := abi.Attribute{ID: abi.AttributeCluster}
+	for i, n := range []uint32{x, y, z} {
+		a.PutUint32(i, n)
+	}
+	return a
+}
+
+// TestClusters: a cluster is one block; a product that is 1 in 32 bits alone is none.
+func TestClusters(t *testing.T) {
+	r := newRig(t, gpu.ContextOptions{})
+	g := r.open()
+	l, params := launchOf(g.load(spinPTX, "spin"), 1, 1)
+	for _, c := range []struct {
+		x, y, z uint32
+		want    abi.Status
+	}{
+		{1, 1, 1, abi.StatusOK},
+		{2, 1, 1, abi.StatusInvalidCluster},
+		{0, 1, 1, abi.StatusInvalidCluster},
+		{3, 0xaaaaaaab, 1, abi.StatusInvalidCluster},
+		{1, 0xffffffff, 0xffffffff, abi.StatusInvalidCluster},
+	} {
+		if got := g.call(abi.Header{Op: abi.OpLaunch, Aux: 1}, l, attributed(params, clusterOf(c.x, c.y, c.z))...); got.Status != c.want {
+			t.Errorf("%d x %d x %d blocks: %v, want %v", c.x, c.y, c.z, got.Status, c.want)
+		}
+	}
+}

@@ -133,6 +133,7 @@ func TestEventKernelRefused(t *testing.T) {
 		"too many entries":   {func(*abi.Launch) {}, entriesOf(1025), abi.StatusInvalidValue},
 		"cooperative":        {func(*abi.Launch) {}, cooperative, abi.StatusNotSupported},
 		"preemptible":        {func(*abi.Launch) {}, abi.Preempt{Form: abi.PreemptCoarse, Group: 8, Every: 1}.Attribute(), abi.StatusNotSupported},
+		"a cluster":          {func(*abi.Launch) {}, clusterOf(2, 1, 1), abi.StatusInvalidCluster},
 		"unknown attributes": {func(*abi.Launch) {}, abi.Attribute{ID: 0xfff}, abi.StatusNotSupported},
 	} {
 		l := l

@@ -163,10 +163,12 @@ func (x *Executor) attribute(e *abi.Entry, f *function, l *gpu.Launch, asked *at
 		}
 		return nil
 	case abi.AttributeCluster:
-		if a.Uint32(0)*a.Uint32(1)*a.Uint32(2) == 1 {
-			return nil
+		for i := range 3 {
+			if a.Uint32(i) != 1 {
+				return abi.StatusInvalidCluster
+			}
 		}
-		return abi.StatusInvalidCluster
+		return nil
 	default:
 		return fmt.Errorf("launch attribute %d: %w", a.ID, abi.StatusNotSupported)
 	}
