@@ -100,16 +100,19 @@ func (k *checkOptions) printPrograms(w io.Writer, reports []*program.Report) err
 // printProgram prints what there is to say of one program, and its kernels.
 func (k *checkOptions) printProgram(w io.Writer, r *program.Report) error {
 	var b strings.Builder
+	line := func(text string) { // names in it are the file's
+		b.WriteString(output.Printable(r.Program+": "+text) + "\n")
+	}
 	for _, reason := range r.Reasons {
-		fmt.Fprintf(&b, "%s: %s\n", r.Program, reason)
+		line(reason)
 	}
 	for _, note := range r.Notes {
-		fmt.Fprintf(&b, "%s: note: %s\n", r.Program, note)
+		line("note: " + note)
 	}
 	var rows [][]string
 	for _, img := range r.Images {
 		if img.Error != "" {
-			fmt.Fprintf(&b, "%s: %s: %s\n", r.Program, img.Where, img.Error)
+			line(img.Where + ": " + img.Error)
 		}
 		for _, kernel := range img.Kernels {
 			forms, reason := output.OrDash(strings.Join(kernel.Forms, ",")), output.OrDash(kernel.Reason.String())
