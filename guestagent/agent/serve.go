@@ -248,8 +248,8 @@ func (a *Agent) lend(ctx context.Context, c allot.Conn, r allot.Request) {
 		return
 	}
 	log := t.device.log
-	defer a.removeTenant(t)
-	grant, fds, err := t.device.bus.Lend(t.Allotment, t.state)
+	defer a.removeTenant(ctx, t)
+	grant, fds, err := t.device.bus.Lend(t.Allotment, t.event())
 	if err != nil {
 		_ = c.Send(allot.Reply{Error: err.Error()})
 		return
@@ -468,8 +468,8 @@ func (a *Agent) findDevice(address string) (string, error) {
 }
 
 // removeTenant takes a tenant's part back, and closes a device that has no tenant any more.
-func (a *Agent) removeTenant(t *tenant) {
-	t.device.remove(t)
+func (a *Agent) removeTenant(ctx context.Context, t *tenant) {
+	t.device.remove(ctx, t)
 	opening := a.openingOf(t.device.address)
 	opening.Lock()
 	defer opening.Unlock()

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/vgpu/abi"
@@ -59,7 +57,7 @@ type tenant struct {
 	Tenant
 	missed map[string]uint64 // as it reported last
 	device *sharedDevice
-	state  *vfiouser.Eventfd // relays vector 0; nil without vectors
+	state  *waker // relays vector 0; nil without vectors
 }
 
 // share opens a device for tenants.
@@ -90,16 +88,7 @@ func (s *sharedDevice) relay() {
 	close(s.changed)
 	s.changed = make(chan struct{})
 	for t := range s.tenants {
-		raise(t.state)
-	}
-}
-
-// raise raises an eventfd that another program shares. That program could fill the counter, on
-// which a write would block. A full counter counts as raised.
-func raise(e *vfiouser.Eventfd) {
-	p := [1]unix.PollFd{{Fd: int32(e.FD()), Events: unix.POLLOUT}}
-	if n, err := unix.Poll(p[:], 0); n == 1 && err == nil {
-		_, _ = unix.Write(e.FD(), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		t.state.raise()
 	}
 }
 
@@ -108,7 +97,7 @@ func (s *sharedDevice) addTenant(who Tenant, ask allot.Ask, limits allot.Limits)
 	t := &tenant{Tenant: who, device: s}
 	if s.bus.Vectors() > 0 {
 		var err error
-		if t.state, err = vfiouser.NewEventfd(); err != nil {
+		if t.state, err = newWaker(); err != nil {
 			return nil, err
 		}
 	}
@@ -141,6 +130,14 @@ func (t *tenant) close() error {
 	return t.state.Close()
 }
 
+// event returns the eventfd that relays vector 0, or nil.
+func (t *tenant) event() *vfiouser.Eventfd {
+	if t.state == nil {
+		return nil
+	}
+	return t.state.event
+}
+
 // set writes a register of a tenant's slots for it.
 func (t *tenant) set(offset, value uint32) (abi.ErrorCode, error) {
 	if !t.owns(offset) {
@@ -165,31 +162,40 @@ func (t *tenant) owns(offset uint32) bool {
 		slot(abi.TaskTable, abi.TaskRowSize, abi.MaxContexts, t.Allotment.Contexts)
 }
 
-// remove takes back a tenant's part when the host has released what was in it. What the host does
-// not release stays allotted.
-func (s *sharedDevice) remove(t *tenant) {
-	left, err := s.destroyContexts(t.Allotment)
+// remove takes back a tenant's part when the host has released what was in it. Until then the tenant
+// has it, so that it counts for its user. If the host has not when ctx, the agent's, has been over
+// for contextEndTimeout, it stays allotted.
+func (s *sharedDevice) remove(ctx context.Context, t *tenant) {
+	limit := contextEndTimeout
+	late := time.AfterFunc(limit, func() {
+		s.log.Warn("the host does not end a program's contexts; they count for its user until it does", "pid", t.PID, "uid", t.UID)
+	})
+	defer late.Stop()
+	ending, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(limit, cancel) })
+	defer stop()
+	left, err := s.destroyContexts(ending, t.Allotment)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.tenants, t)
 	if err == nil {
 		s.table.Release(t.Allotment)
 	}
-	err = errors.Join(err, t.close())
+	s.mu.Unlock()
+	err = errors.Join(err, t.close()) // which may wait
 	s.log.Info("program gone", "pid", t.PID, "contexts_left", left)
 	if err != nil && !errors.Is(err, driver.ErrGone) {
 		s.log.Error("clear what a program left", "pid", t.PID, "err", err)
 	}
 }
 
-// contextEndTimeout bounds how long the host may take to end a context.
-const contextEndTimeout = 15 * time.Second
+// contextEndTimeout bounds how long the host may take to end a context before that is logged, and
+// before an agent that ends no longer waits.
+var contextEndTimeout = 15 * time.Second
 
 // destroyContexts destroys the contexts of an allotment with their channels, and returns how many
 // there were.
-func (s *sharedDevice) destroyContexts(a allot.Allotment) (left int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), contextEndTimeout)
-	defer cancel()
+func (s *sharedDevice) destroyContexts(ctx context.Context, a allot.Allotment) (left int, err error) {
 	for _, slot := range a.Contexts {
 		state, err := s.contextState(slot)
 		if err != nil {
@@ -233,6 +239,8 @@ func (s *sharedDevice) await(ctx context.Context, slot int) error {
 		select {
 		case <-changed:
 		case <-poll.C:
+		case <-s.bus.Done():
+			return driver.ErrGone
 		case <-ctx.Done():
 			return fmt.Errorf("context %d does not end: %w", slot, context.Cause(ctx))
 		}
