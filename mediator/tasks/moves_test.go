@@ -266,11 +266,13 @@ type contextModel struct {
 	told    time.Duration
 	left    uint32
 	want    uint64
-	stays   bool // it can't leave
+	stays   bool   // it can't leave
+	had     uint64 // bytes that it had when it left, which it needs again
 }
 
 // TestMovesProperty: contexts grow, idle, leave, stay and end in any order, and daemons miss what they
-// say for a while. No GPU's memory is ever in use by more than it has, as the guests' processes know
+// say for a while; limits are changed, and decisions can't be saved. What a context had when it left its
+// GPU it gets again. No GPU's memory is ever in use by more than it has, as the guests' processes know
 // it; and once nobody asks for more, every growth is answered and every context that wants a GPU gets
 // one, if those that have one end at last.
 func TestMovesProperty(t *testing.T) {
@@ -282,14 +284,19 @@ func TestMovesProperty(t *testing.T) {
 			t.Fatal(err)
 		}
 		own := rapid.SampledFrom([]uint64{0, 5}).Draw(t, "own")
-		for _, name := range []string{"a", "b"} {
-			g := Guest{Weight: 1, Memory: 90, Own: own, Urgent: name == "b" && rapid.Bool().Draw(t, "urgent"), OnHost: rapid.SampledFrom([]uint64{0, 60}).Draw(t, "on host")}
-			if err := x.Admit(0, name, g); err != nil {
+		now := time.Duration(0)
+		guests := map[string]*Guest{}
+		admit := func(name string, memory uint64) {
+			guests[name].Memory = memory
+			if err := x.Admit(now, name, *guests[name]); err != nil {
 				t.Fatal(err)
 			}
 		}
+		for _, name := range []string{"a", "b"} {
+			guests[name] = &Guest{Weight: 1, Own: own, Urgent: name == "b" && rapid.Bool().Draw(t, "urgent"), OnHost: rapid.SampledFrom([]uint64{0, 60}).Draw(t, "on host")}
+			admit(name, 90)
+		}
 		open := make([]GPU, gpus)
-		now := time.Duration(0)
 		model := map[Key]*contextModel{}
 		slot := 0
 		// hear has a guest's process hear a decision.
@@ -300,6 +307,8 @@ func TestMovesProperty(t *testing.T) {
 				t.Fatalf("a decision about a context that is gone: %+v", d)
 			case d.Leave:
 				m.leave, m.told = true, now
+			case d.Code != 0 && m.left > 0, d.Granted > 0 && d.Granted < m.had:
+				t.Fatalf("a context had %d bytes and left %d times: %+v", m.had, m.left, d)
 			case d.Code != 0:
 				delete(model, d.Key)
 			case d.Granted > 0 && d.Left == m.left:
@@ -314,10 +323,22 @@ func TestMovesProperty(t *testing.T) {
 				t.Fatalf("a decision of before it left %d times: %+v", m.left, d)
 			}
 		}
+		unsaved := false // decisions can't be saved
 		decide := func() int {
 			ds := x.Decide(now, open)
+			again := false
 			for _, d := range ds {
+				if unsaved && d.Granted > 0 && d.Before == 0 {
+					x.Undo(now, d.Key)
+					again = true
+					continue
+				}
 				hear(d)
+			}
+			if again {
+				for _, d := range x.Decide(now, []GPU{{Closed: true}, {Closed: true}}) {
+					hear(d)
+				}
 			}
 			return len(ds)
 		}
@@ -333,6 +354,7 @@ func TestMovesProperty(t *testing.T) {
 				return
 			}
 			m.left++
+			m.had = m.granted
 			m.onGPU, m.granted, m.want = false, 0, 0
 			if d, ok := x.Left(now, k, m.left, 10, wants || m.want > 0); ok {
 				hear(d)
@@ -426,6 +448,18 @@ func TestMovesProperty(t *testing.T) {
 				}
 			},
 			func() {
+				admit(rapid.SampledFrom([]string{"a", "b"}).Draw(t, "guest"), rapid.Uint64Range(10, 90).Draw(t, "limit"))
+			},
+			func() { unsaved = rapid.IntRange(0, 3).Draw(t, "unsaved") == 0 },
+			func() { // an earlier daemon had placed it
+				if k, m, ok := pick(func(m *contextModel) bool { return !m.onGPU && m.left == 0 }); ok {
+					m.left = 1
+					x.Left(now, k, 1, 10, true)
+					m.had = min(rapid.Uint64Range(10, 90).Draw(t, "had"), guests[k.Guest].Memory)
+					x.Had(now, k, m.had)
+				}
+			},
+			func() {
 				if rapid.IntRange(0, 9).Draw(t, "shut") == 0 {
 					open[rapid.IntRange(0, gpus-1).Draw(t, "gpu")].Closed = rapid.Bool().Draw(t, "closed")
 				}
@@ -436,6 +470,7 @@ func TestMovesProperty(t *testing.T) {
 			decide()
 			check(t)
 		}
+		unsaved = false
 		// Each context wants its GPU, and ends once it has it and waits for nothing.
 		clear(open)
 		for steps := 0; len(model) > 0; steps++ {

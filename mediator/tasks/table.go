@@ -186,7 +186,8 @@ func (t *Table) Admit(now time.Duration, name string, g Guest) error {
 	if old != nil {
 		id = old.id
 	}
-	if err := t.queue.Admit(now, id, place.Guest{Weight: g.Weight, Memory: g.Memory, Guarantee: g.Guarantee, GPUs: g.GPUs, Urgent: g.Urgent}); err != nil {
+	next := &guest{id: id, Guest: g}
+	if err := t.admit(now, next, g.Memory); err != nil {
 		return err
 	}
 	if old != nil {
@@ -196,8 +197,13 @@ func (t *Table) Admit(now time.Duration, name string, g Guest) error {
 		return nil
 	}
 	t.lastGID = id
-	t.guests[name] = &guest{id: id, Guest: g}
+	t.guests[name] = next
 	return nil
+}
+
+// admit has the queue know a guest, with a limit in bytes.
+func (t *Table) admit(now time.Duration, g *guest, memory uint64) error {
+	return t.queue.Admit(now, g.id, place.Guest{Weight: g.Weight, Memory: memory, Guarantee: g.Guarantee, GPUs: g.GPUs, Urgent: g.Urgent})
 }
 
 // Check returns an error if no GPU could hold a guest's limit.
@@ -295,6 +301,11 @@ func (t *Table) largest() (most uint64) {
 
 // submit gives a task to the queue, or holds or refuses it. It reports whether the queue has it.
 func (t *Table) submit(now time.Duration, x *task) bool {
+	if x.left > 0 && x.req.Memory > x.of.Memory {
+		// The limit was lowered, which takes nothing from what has left its GPU: it goes beside no other.
+		_ = t.admit(now, x.of, x.req.Memory)
+		defer func() { _ = t.admit(now, x.of, x.of.Memory) }()
+	}
 	err := t.queue.Submit(now, x.id, x.of.id, x.request())
 	switch {
 	case err == nil:
@@ -357,7 +368,7 @@ func (t *Table) release(now time.Duration, g *guest) {
 		if x.left == 0 {
 			x.first = x.req.Memory
 		}
-		if x.req.Memory > g.Memory { // the limit was lowered
+		if x.req.Memory > g.Memory && x.left == 0 { // the limit was lowered
 			t.refuse(x, abi.ErrorLimit)
 			continue
 		}
@@ -428,10 +439,15 @@ func (t *Table) Began(d *Decision) {
 	}
 }
 
-// Undo has a task that Decide placed wait again, since it could not be carried out.
+// Undo has a task that Decide placed wait again, since it could not be carried out. One that had left a
+// GPU before asks for what it had there, whatever its guest's limit is now.
 func (t *Table) Undo(now time.Duration, k Key) {
 	x := t.byKey[k]
 	if x == nil || !x.placed {
+		return
+	}
+	if x.left > 0 && t.queue.Left(now, x.id) == nil {
+		x.placed, x.granted, x.leaves, x.to, x.why, x.told = false, 0, false, noGPU, place.NoReason, false
 		return
 	}
 	t.free(now, x)
@@ -439,10 +455,7 @@ func (t *Table) Undo(now time.Duration, k Key) {
 		return // its guest is gone
 	}
 	if again := t.byKey[k]; again != nil { // else it was refused: the guest's limit was lowered
-		again.asked, again.first, again.left, again.onHost = x.asked, x.first, x.left, x.onHost
-		if x.left > 0 {
-			t.Had(now, k, x.req.Memory)
-		}
+		again.asked, again.first = x.asked, x.first
 	}
 }
 
