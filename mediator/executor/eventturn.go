@@ -196,7 +196,9 @@ func (x *Executor) lookAtEvents() (eventLook, error) {
 	if err != nil {
 		return l, err
 	}
-	l.ahead = x.goesAhead(t.claimed)
+	// Where contexts can't be taken off the GPU those of a guest go one by one. All of them could see at
+	// the same time that the others have nothing there, so events wait for the daemon's verdict.
+	l.ahead = !x.bounded() && x.goesAhead(t.claimed)
 	l.idle = true
 	started := uint64(0)
 	for i := range list {

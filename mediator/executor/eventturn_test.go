@@ -252,9 +252,10 @@ func TestEventsTakeTurns(t *testing.T) {
 }
 
 // TestEventsGoAhead: if no launch goes before a guest's most urgent ones, neither does one before its
-// events of that priority.
+// events of that priority, on a GPU that contexts can be taken off.
 func TestEventsGoAhead(t *testing.T) {
 	r := newEventRig(t)
+	r.x.o.FetchLimit = DeepFetchLimit
 	r.page.SetMode(ipc.ModeAhead)
 	r.fire(r.low)
 	v := r.await("a launch", ready)
@@ -269,6 +270,23 @@ func TestEventsGoAhead(t *testing.T) {
 	if got := r.newest(); got.ID == v.ID || got.Priority != 7 {
 		t.Errorf("it went as %+v", got)
 	}
+}
+
+// TestEventsOfManyContexts: on a GPU that keeps a kernel until it ends, events of a guest's contexts go
+// by a verdict only, although nothing of the others is there when each of them looks.
+func TestEventsOfManyContexts(t *testing.T) {
+	r := newEventRig(t)
+	r.page.SetMode(ipc.ModeAhead)
+	r.fire(r.high)
+	v := r.await("a launch", func(ipc.Launch) bool { return true })
+	for range 50 {
+		r.x.Step(false)
+	}
+	if n := r.started(); n != 0 || v.Priority != 7 || r.newest().State != slotstate.Ready {
+		t.Fatalf("%d events without a verdict, %v", n, r.newest().State)
+	}
+	r.runAll()
+	r.finish(r.high)
 }
 
 // TestEventsOfALongTurn: told to leave, event kernels end the event under way, begin none, and wait
