@@ -366,7 +366,7 @@ func TestEventArea(t *testing.T) {
 	for _, has := range []bool{true, false} {
 		area, err := os.CreateTemp(t.TempDir(), "area")
 		check(t, err)
-		defer func() { check(t, area.Close()) }()
+		t.Cleanup(func() { check(t, area.Close()) }) // after the agent's end
 		check(t, area.Truncate(abi.EventAreaBytes))
 		o := agent.Options{Open: func(context.Context, string) (agent.Lender, error) {
 			h, err := drivertest.NewHost(drivertest.Options{Features: abi.AllFeatures, Kernels: kernels(0)})

@@ -117,8 +117,12 @@ type eventRig struct {
 	low, high *eventqueue.Launcher
 }
 
-func newEventRig(t *testing.T) *eventRig {
+func newEventRig(t *testing.T) *eventRig { return newEventRigOn(t, ShallowFetchLimit) }
+
+// newEventRigOn is newEventRig on a GPU with that fetch limit.
+func newEventRigOn(t *testing.T, limit FetchLimit) *eventRig {
 	r := &eventRig{rig: newRig(t, gpu.ContextOptions{})}
+	r.x.o.FetchLimit = limit
 	r.page.SetTerms(ipc.Terms{Weight: 1, PriorityCeiling: 7})
 	r.g = r.open()
 	mem := r.g.must(abi.OpMemAlloc, abi.Alloc{Size: 256}).Value[0]
@@ -254,8 +258,7 @@ func TestEventsTakeTurns(t *testing.T) {
 // TestEventsGoAhead: if no launch goes before a guest's most urgent ones, neither does one before its
 // events of that priority, on a GPU that contexts can be taken off.
 func TestEventsGoAhead(t *testing.T) {
-	r := newEventRig(t)
-	r.x.o.FetchLimit = DeepFetchLimit
+	r := newEventRigOn(t, DeepFetchLimit)
 	r.page.SetMode(ipc.ModeAhead)
 	r.fire(r.low)
 	v := r.await("a launch", ready)
