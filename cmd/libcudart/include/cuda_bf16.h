@@ -71,6 +71,8 @@ struct __attribute__((aligned(4))) __nv_bfloat162 {
 typedef __nv_bfloat16 nv_bfloat16;
 typedef __nv_bfloat162 nv_bfloat162;
 
+VGPU_BF16 float vgpu_value(__nv_bfloat16 a) { return (float)a; }
+
 /* Conversions. */
 VGPU_BF16 __nv_bfloat16 __ushort_as_bfloat16(unsigned short x) { return __nv_bfloat16(__nv_bfloat16_raw{x}); }
 VGPU_BF16 __nv_bfloat16 __short_as_bfloat16(short x) { return __ushort_as_bfloat16((unsigned short)x); }
@@ -107,13 +109,10 @@ VGPU_BF16 __nv_bfloat162 __floats2bfloat162_rn(float a, float b)
 }
 VGPU_BF16 __nv_bfloat162 __float22bfloat162_rn(float2 f) { return __floats2bfloat162_rn(f.x, f.y); }
 VGPU_BF16 float2 __bfloat1622float2(__nv_bfloat162 b) { return make_float2((float)b.x, (float)b.y); }
-VGPU_BF16 float __low2float(__nv_bfloat162 b) { return (float)b.x; }
-VGPU_BF16 float __high2float(__nv_bfloat162 b) { return (float)b.y; }
 VGPU_BF16 __nv_bfloat16 __low2bfloat16(__nv_bfloat162 b) { return b.x; }
 VGPU_BF16 __nv_bfloat16 __high2bfloat16(__nv_bfloat162 b) { return b.y; }
 VGPU_BF16 __nv_bfloat162 __low2bfloat162(__nv_bfloat162 b) { return __nv_bfloat162(b.x, b.x); }
 VGPU_BF16 __nv_bfloat162 __high2bfloat162(__nv_bfloat162 b) { return __nv_bfloat162(b.y, b.y); }
-VGPU_BF16 __nv_bfloat162 __lowhigh2highlow(__nv_bfloat162 b) { return __nv_bfloat162(b.y, b.x); }
 VGPU_BF16 __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return __nv_bfloat162(a.x, b.x); }
 VGPU_BF16 __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return __nv_bfloat162(a.y, b.y); }
 
@@ -164,102 +163,12 @@ VGPU_DEVICE __nv_bfloat162 __hfma2(__nv_bfloat162 a, __nv_bfloat162 b, __nv_bflo
     return __nv_bfloat162(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
 }
 
-/* The plain ones are false, and those with u true, if an operand is not a number. */
-#define VGPU_COMPARE(name, expression)                                                             \
-    VGPU_BF16 bool __h##name(__nv_bfloat16 p, __nv_bfloat16 q)                                     \
-    {                                                                                              \
-        float a = p, b = q;                                                                        \
-        return expression;                                                                         \
-    }                                                                                              \
-    VGPU_BF16 bool __hb##name##2(__nv_bfloat162 a, __nv_bfloat162 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); } \
-    VGPU_BF16 __nv_bfloat162 __h##name##2(__nv_bfloat162 a, __nv_bfloat162 b)                      \
-    {                                                                                              \
-        return __floats2bfloat162_rn(__h##name(a.x, b.x), __h##name(a.y, b.y));                    \
-    }
-VGPU_COMPARE(eq, a == b)
-VGPU_COMPARE(ne, a < b || a > b)
-VGPU_COMPARE(lt, a < b)
-VGPU_COMPARE(le, a <= b)
-VGPU_COMPARE(gt, a > b)
-VGPU_COMPARE(ge, a >= b)
-VGPU_COMPARE(equ, !(a < b || a > b))
-VGPU_COMPARE(neu, a != b)
-VGPU_COMPARE(ltu, !(a >= b))
-VGPU_COMPARE(leu, !(a > b))
-VGPU_COMPARE(gtu, !(a <= b))
-VGPU_COMPARE(geu, !(a < b))
-#undef VGPU_COMPARE
-VGPU_BF16 bool operator==(__nv_bfloat16 a, __nv_bfloat16 b) { return __heq(a, b); }
-VGPU_BF16 bool operator!=(__nv_bfloat16 a, __nv_bfloat16 b) { return __hneu(a, b); }
-VGPU_BF16 bool operator<(__nv_bfloat16 a, __nv_bfloat16 b) { return __hlt(a, b); }
-VGPU_BF16 bool operator<=(__nv_bfloat16 a, __nv_bfloat16 b) { return __hle(a, b); }
-VGPU_BF16 bool operator>(__nv_bfloat16 a, __nv_bfloat16 b) { return __hgt(a, b); }
-VGPU_BF16 bool operator>=(__nv_bfloat16 a, __nv_bfloat16 b) { return __hge(a, b); }
 VGPU_BF16 bool __hisnan(__nv_bfloat16 a) { return (a.bits & 0x7fff) > 0x7f80; }
 VGPU_BF16 int __hisinf(__nv_bfloat16 a) { return (a.bits & 0x7fff) != 0x7f80 ? 0 : (a.bits & 0x8000) ? -1 : 1; }
 
-/* Mathematical functions, by way of float. */
-#define VGPU_MATH(name, call)                                                                      \
-    VGPU_DEVICE __nv_bfloat16 h##name(__nv_bfloat16 a) { return __nv_bfloat16(call((float)a)); }   \
-    VGPU_DEVICE __nv_bfloat162 h2##name(__nv_bfloat162 a) { return __nv_bfloat162(h##name(a.x), h##name(a.y)); }
-VGPU_MATH(sqrt, sqrtf)
-VGPU_MATH(rsqrt, rsqrtf)
-VGPU_MATH(rcp, 1.0f /)
-VGPU_MATH(exp, expf)
-VGPU_MATH(exp2, exp2f)
-VGPU_MATH(exp10, exp10f)
-VGPU_MATH(log, logf)
-VGPU_MATH(log2, log2f)
-VGPU_MATH(log10, log10f)
-VGPU_MATH(sin, sinf)
-VGPU_MATH(cos, cosf)
-VGPU_MATH(tanh, tanhf)
-VGPU_MATH(floor, floorf)
-VGPU_MATH(ceil, ceilf)
-VGPU_MATH(trunc, truncf)
-VGPU_MATH(rint, rintf)
-#undef VGPU_MATH
-
-/* Exchanges between the lanes of a warp. */
-#define VGPU_SHUFFLE(name, type)                                                                   \
-    VGPU_DEVICE __nv_bfloat16 name(unsigned mask, __nv_bfloat16 a, type b, int width = 32)         \
-    {                                                                                              \
-        return __ushort_as_bfloat16((unsigned short)name(mask, (int)a.bits, b, width));            \
-    }                                                                                              \
-    VGPU_DEVICE __nv_bfloat162 name(unsigned mask, __nv_bfloat162 a, type b, int width = 32)       \
-    {                                                                                              \
-        int bits;                                                                                  \
-        __builtin_memcpy(&bits, &a, 4);                                                            \
-        bits = name(mask, bits, b, width);                                                         \
-        __builtin_memcpy(&a, &bits, 4);                                                            \
-        return a;                                                                                  \
-    }
-VGPU_SHUFFLE(__shfl_sync, int)
-VGPU_SHUFFLE(__shfl_up_sync, unsigned)
-VGPU_SHUFFLE(__shfl_down_sync, unsigned)
-VGPU_SHUFFLE(__shfl_xor_sync, int)
-#undef VGPU_SHUFFLE
-
-/* Each half of a pair is added on its own, as CUDA documents. */
-VGPU_DEVICE __nv_bfloat162 atomicAdd(__nv_bfloat162 *p, __nv_bfloat162 v)
-{
-    return vgpu_atomic_pair(p, [v](__nv_bfloat162 was) { return __hadd2(was, v); });
-}
-VGPU_DEVICE __nv_bfloat16 atomicAdd(__nv_bfloat16 *p, __nv_bfloat16 v)
-{
-    return vgpu_atomic_half(p, [v](__nv_bfloat16 was) { return __hadd(was, v); });
-}
-VGPU_DEVICE __nv_bfloat16 __ldg(const __nv_bfloat16 *p)
-{
-    return __ushort_as_bfloat16(__ldg((const unsigned short *)(const void *)p));
-}
-VGPU_DEVICE __nv_bfloat162 __ldg(const __nv_bfloat162 *p)
-{
-    unsigned bits = __ldg((const unsigned *)(const void *)p);
-    __nv_bfloat162 b;
-    __builtin_memcpy(&b, &bits, 4);
-    return b;
-}
+#define VGPU_ONE __nv_bfloat16
+#define VGPU_TWO __nv_bfloat162
+#include "crt/sixteen_bits.h"
 
 #undef VGPU_DEVICE
 #undef VGPU_BF16

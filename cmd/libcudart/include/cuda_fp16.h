@@ -64,6 +64,7 @@ typedef __half nv_half;
 typedef __half2 nv_half2;
 
 VGPU_HALF vgpu_half2_t vgpu_pair(__half2 a) { return vgpu_half2_t{a.x.v, a.y.v}; }
+VGPU_HALF _Float16 vgpu_value(__half a) { return a.v; }
 VGPU_HALF __half2 vgpu_halves(vgpu_half2_t v) { return __half2(__half::from(v.x), __half::from(v.y)); }
 
 /* Conversions. */
@@ -89,13 +90,10 @@ VGPU_HALF __half2 __float2half2_rn(float f) { return __half2(__half(f), __half(f
 VGPU_HALF __half2 __floats2half2_rn(float a, float b) { return __half2(__half(a), __half(b)); }
 VGPU_HALF __half2 __float22half2_rn(float2 f) { return __half2(__half(f.x), __half(f.y)); }
 VGPU_HALF float2 __half22float2(__half2 h) { return make_float2(__half2float(h.x), __half2float(h.y)); }
-VGPU_HALF float __low2float(__half2 h) { return __half2float(h.x); }
-VGPU_HALF float __high2float(__half2 h) { return __half2float(h.y); }
 VGPU_HALF __half __low2half(__half2 h) { return h.x; }
 VGPU_HALF __half __high2half(__half2 h) { return h.y; }
 VGPU_HALF __half2 __low2half2(__half2 h) { return __half2(h.x, h.x); }
 VGPU_HALF __half2 __high2half2(__half2 h) { return __half2(h.y, h.y); }
-VGPU_HALF __half2 __lowhigh2highlow(__half2 h) { return __half2(h.y, h.x); }
 VGPU_HALF __half2 __lows2half2(__half2 a, __half2 b) { return __half2(a.x, b.x); }
 VGPU_HALF __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y); }
 
@@ -206,54 +204,11 @@ VGPU_DEVICE __half __hfma_sat(__half a, __half b, __half c)
     return __ushort_as_half(r);
 }
 
-/* Comparison: the plain ones are false, and those with u true, if an operand is not a number. */
-#define VGPU_COMPARE(name, expression)                                                             \
-    VGPU_HALF bool __h##name(__half a, __half b) { return expression; }                            \
-    VGPU_HALF bool __hb##name##2(__half2 a, __half2 b) { return __h##name(a.x, b.x) && __h##name(a.y, b.y); } \
-    VGPU_HALF __half2 __h##name##2(__half2 a, __half2 b)                                           \
-    {                                                                                              \
-        return __half2(__half(__h##name(a.x, b.x) ? 1.0f : 0.0f), __half(__h##name(a.y, b.y) ? 1.0f : 0.0f)); \
-    }
-VGPU_COMPARE(eq, a.v == b.v)
-VGPU_COMPARE(ne, a.v < b.v || a.v > b.v)
-VGPU_COMPARE(lt, a.v < b.v)
-VGPU_COMPARE(le, a.v <= b.v)
-VGPU_COMPARE(gt, a.v > b.v)
-VGPU_COMPARE(ge, a.v >= b.v)
-VGPU_COMPARE(equ, !(a.v < b.v || a.v > b.v))
-VGPU_COMPARE(neu, a.v != b.v)
-VGPU_COMPARE(ltu, !(a.v >= b.v))
-VGPU_COMPARE(leu, !(a.v > b.v))
-VGPU_COMPARE(gtu, !(a.v <= b.v))
-VGPU_COMPARE(geu, !(a.v < b.v))
-#undef VGPU_COMPARE
 VGPU_HALF bool __hisnan(__half a) { return a.v != a.v; }
 VGPU_HALF int __hisinf(__half a)
 {
     return (__half_as_ushort(a) & 0x7fff) != 0x7c00 ? 0 : (__half_as_ushort(a) & 0x8000) ? -1 : 1;
 }
-
-/* Mathematical functions, by way of float, whose results round to the nearest half. */
-#define VGPU_MATH(name, call)                                                                      \
-    VGPU_DEVICE __half h##name(__half a) { return __half(call((float)a.v)); }                      \
-    VGPU_DEVICE __half2 h2##name(__half2 a) { return __half2(h##name(a.x), h##name(a.y)); }
-VGPU_MATH(sqrt, sqrtf)
-VGPU_MATH(rsqrt, rsqrtf)
-VGPU_MATH(rcp, 1.0f /)
-VGPU_MATH(exp, expf)
-VGPU_MATH(exp2, exp2f)
-VGPU_MATH(exp10, exp10f)
-VGPU_MATH(log, logf)
-VGPU_MATH(log2, log2f)
-VGPU_MATH(log10, log10f)
-VGPU_MATH(sin, sinf)
-VGPU_MATH(cos, cosf)
-VGPU_MATH(tanh, tanhf)
-VGPU_MATH(floor, floorf)
-VGPU_MATH(ceil, ceilf)
-VGPU_MATH(trunc, truncf)
-VGPU_MATH(rint, rintf)
-#undef VGPU_MATH
 
 /* Operators. */
 #define VGPU_OPERATOR(op, one, two)                                                                \
@@ -268,32 +223,6 @@ VGPU_OPERATOR(/, __hdiv, __h2div)
 #undef VGPU_OPERATOR
 VGPU_HALF __half operator-(__half a) { return __hneg(a); }
 VGPU_HALF __half2 operator-(__half2 a) { return __hneg2(a); }
-VGPU_HALF bool operator==(__half a, __half b) { return __heq(a, b); }
-VGPU_HALF bool operator!=(__half a, __half b) { return __hneu(a, b); }
-VGPU_HALF bool operator<(__half a, __half b) { return __hlt(a, b); }
-VGPU_HALF bool operator<=(__half a, __half b) { return __hle(a, b); }
-VGPU_HALF bool operator>(__half a, __half b) { return __hgt(a, b); }
-VGPU_HALF bool operator>=(__half a, __half b) { return __hge(a, b); }
-
-/* Exchanges between the lanes of a warp. */
-#define VGPU_SHUFFLE(name, type)                                                                   \
-    VGPU_DEVICE __half name(unsigned mask, __half a, type b, int width = 32)                       \
-    {                                                                                              \
-        return __ushort_as_half((unsigned short)name(mask, (int)__half_as_ushort(a), b, width));   \
-    }                                                                                              \
-    VGPU_DEVICE __half2 name(unsigned mask, __half2 a, type b, int width = 32)                     \
-    {                                                                                              \
-        int bits;                                                                                  \
-        __builtin_memcpy(&bits, &a, 4);                                                            \
-        bits = name(mask, bits, b, width);                                                         \
-        __builtin_memcpy(&a, &bits, 4);                                                            \
-        return a;                                                                                  \
-    }
-VGPU_SHUFFLE(__shfl_sync, int)
-VGPU_SHUFFLE(__shfl_up_sync, unsigned)
-VGPU_SHUFFLE(__shfl_down_sync, unsigned)
-VGPU_SHUFFLE(__shfl_xor_sync, int)
-#undef VGPU_SHUFFLE
 
 /* Atomic operations on numbers of 16 bits, also of cuda_bf16.h, and on pairs of them. */
 template <class T, class F> VGPU_DEVICE T vgpu_atomic_half(T *p, F f)
@@ -324,22 +253,10 @@ template <class T, class F> VGPU_DEVICE T vgpu_atomic_pair(T *p, F f)
     __builtin_memcpy(&v, &old, 4);
     return v;
 }
-VGPU_DEVICE __half2 atomicAdd(__half2 *p, __half2 v)
-{
-    return vgpu_atomic_pair(p, [v](__half2 was) { return __hadd2(was, v); });
-}
-VGPU_DEVICE __half atomicAdd(__half *p, __half v)
-{
-    return vgpu_atomic_half(p, [v](__half was) { return __hadd(was, v); });
-}
-VGPU_DEVICE __half __ldg(const __half *p) { return __ushort_as_half(__ldg((const unsigned short *)(const void *)p)); }
-VGPU_DEVICE __half2 __ldg(const __half2 *p)
-{
-    unsigned bits = __ldg((const unsigned *)(const void *)p);
-    __half2 h;
-    __builtin_memcpy(&h, &bits, 4);
-    return h;
-}
+
+#define VGPU_ONE __half
+#define VGPU_TWO __half2
+#include "crt/sixteen_bits.h"
 
 #undef VGPU_DEVICE
 #undef VGPU_UNFUSED
