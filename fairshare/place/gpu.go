@@ -36,6 +36,9 @@ type Request struct {
 	// Last is 1 more than the index of the GPU on which the guest's last task was, where it is ready for
 	// the next; 0 is none.
 	Last int
+	// Had reports whether the task has had the memory before. Then a limit that was lowered meanwhile
+	// keeps it from none, beside no other task of its guest.
+	Had bool
 }
 
 // counted returns the memory that counts for the guest's limit.

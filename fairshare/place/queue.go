@@ -350,7 +350,7 @@ func (q *Queue) check(id TaskID, of fairshare.GuestID, r Request) (*guest, error
 		return nil, fmt.Errorf("place: task %d: %w", id, ErrEmpty)
 	case !q.possible(g, r.Memory):
 		return nil, fmt.Errorf("place: task %d: %d bytes: %w", id, r.Memory, ErrNoGPU)
-	case r.counted() > g.Memory-min(g.asked, g.Memory):
+	case r.counted() > g.Memory-min(g.asked, g.Memory) && (!r.Had || g.asked > 0):
 		return nil, fmt.Errorf("place: task %d: %d bytes beside %d of %d: %w", id, r.Memory, g.asked, g.Memory, ErrLimit)
 	}
 	return g, nil

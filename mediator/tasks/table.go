@@ -300,11 +300,6 @@ func (t *Table) largest() (most uint64) {
 
 // submit gives a task to the queue, or holds or refuses it. It reports whether the queue has it.
 func (t *Table) submit(now time.Duration, x *task) bool {
-	if x.left > 0 && x.req.Memory > x.of.Memory {
-		// The limit was lowered, which takes nothing from what has left its GPU: it goes beside no other.
-		_ = t.admit(now, x.of, x.req.Memory)
-		defer func() { _ = t.admit(now, x.of, x.of.Memory) }()
-	}
 	err := t.queue.Submit(now, x.id, x.of.id, x.request())
 	switch {
 	case err == nil:
@@ -320,7 +315,7 @@ func (t *Table) submit(now time.Duration, x *task) bool {
 // request returns a task's request as the queue has it.
 func (x *task) request() place.Request {
 	r := &x.req
-	return place.Request{Memory: r.Memory + x.of.Own, Own: x.of.Own, Blocks: uint64(r.Blocks), Threads: r.Threads, Last: x.of.last}
+	return place.Request{Memory: r.Memory + x.of.Own, Own: x.of.Own, Blocks: uint64(r.Blocks), Threads: r.Threads, Last: x.of.last, Had: x.left > 0}
 }
 
 func (t *Table) add(now time.Duration, k Key, r Request) (*task, error) {
