@@ -52,21 +52,27 @@ func (t *train) part(f uint64) (start, end time.Duration) {
 	return t.start + all*k/n, t.start + all*(k+1)/n
 }
 
-// trainAround returns the train of a command that has ended, without times, and the event at its end.
-// The caller holds mu.
-func (ch *Channel) trainAround(f uint64) (t train, end cuda.Event) {
-	t.first, t.last = f, f
-	if s := &ch.slots[f%slotCount]; s.began == inTrain {
+// trainAround returns the train of a command that has ended, without times. The caller holds mu.
+func (ch *Channel) trainAround(f uint64) train {
+	t := train{first: f, last: f}
+	if s := ch.slot(f); s.began == inTrain {
 		t.first = s.first
 	}
-	slot := func(f uint64) *slot { return &ch.slots[f%slotCount] }
-	for sent := ch.sent.Load(); t.last < sent && slot(t.last).ahead && slot(t.last+1).began == inTrain; t.last++ {
+	for sent := ch.sent.Load(); t.last < sent && ch.slot(t.last).ahead && ch.slot(t.last+1).began == inTrain; t.last++ {
 	}
-	if next := slot(t.last + 1); slot(t.last).ahead && t.last < ch.sent.Load() && next.began == recorded {
-		return t, ch.starts[(t.last+1)%slotCount] // what follows is of no train
-	}
-	return t, slot(ch.nextSignalled(t.last)).end
+	return t
 }
+
+// endOf returns the event at the end of a train that has ended. The caller holds mu.
+func (ch *Channel) endOf(t train) cuda.Event {
+	if ch.slot(t.last).ahead && t.last < ch.sent.Load() && ch.slot(t.last+1).began == recorded {
+		return ch.starts[(t.last+1)%slotCount] // what follows is of no train
+	}
+	return ch.slot(ch.nextSignalled(t.last)).end
+}
+
+// slot returns the record of a command. The caller holds mu.
+func (ch *Channel) slot(f uint64) *slot { return &ch.slots[f%slotCount] }
 
 // timesOf returns the train of a command that has ended.
 func (ch *Channel) timesOf(f uint64) (train, error) {
@@ -76,9 +82,8 @@ func (ch *Channel) timesOf(f uint64) (train, error) {
 		ch.mu.Unlock()
 		return t, nil
 	}
-	var end cuda.Event
-	t, end = ch.trainAround(f)
-	s, latest, before := ch.slots[t.first%slotCount], ch.latest, ch.slots[(t.first-1)%slotCount].end
+	t = ch.trainAround(f)
+	end, s, latest, before := ch.endOf(t), *ch.slot(t.first), ch.latest, ch.slot(t.first-1).end
 	ch.mu.Unlock()
 	err := ch.c.do("read a command's times", func() (err error) {
 		if t.end, err = ch.c.clock.at(end); err != nil {
@@ -141,8 +146,8 @@ func (ch *Channel) Glimpse(fence gpu.Fence) (o gpu.Outcome, ok bool) {
 		ch.mu.Unlock()
 		return o, false
 	}
-	t, _ := ch.trainAround(f)
-	first := ch.slots[t.first%slotCount]
+	t := ch.trainAround(f)
+	first := *ch.slot(t.first)
 	ch.mu.Unlock()
 	if last.fence != t.last || first.fence != t.first || first.called == 0 || ch.c.fault.Load() != nil || ch.dead.Load() {
 		return o, false

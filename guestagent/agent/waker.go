@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +17,7 @@ type waker struct {
 	event *vfiouser.Eventfd
 	asked chan struct{} // holds one
 	ended chan struct{}
+	err   error // the first one of a write; Close returns it
 }
 
 // newWaker returns a waker with a new eventfd. Close must be called to free it.
@@ -31,7 +34,10 @@ func newWaker() (*waker, error) {
 func (w *waker) run() {
 	defer close(w.ended)
 	for range w.asked {
-		_, _ = unix.Write(w.event.FD(), []byte{1, 0, 0, 0, 0, 0, 0, 0}) // a full counter is raised
+		_, err := unix.Write(w.event.FD(), []byte{1, 0, 0, 0, 0, 0, 0, 0})
+		if err != nil && err != unix.EAGAIN && w.err == nil { // a full counter is raised
+			w.err = fmt.Errorf("raise a program's eventfd: %w", err)
+		}
 	}
 }
 
@@ -54,10 +60,12 @@ func (w *waker) Close() error {
 	for {
 		select {
 		case <-w.ended:
-			return w.event.Close()
+			return errors.Join(w.err, w.event.Close())
 		case <-again.C:
+			// This does not block, whatever O_NONBLOCK is now. If it fails there is nothing to read,
+			// or the kernel has no such reads, and the write ends when a program reads.
 			var count [8]byte
-			_, _ = unix.Preadv2(w.event.FD(), [][]byte{count[:]}, -1, unix.RWF_NOWAIT) // whatever O_NONBLOCK is now
+			_, _ = unix.Preadv2(w.event.FD(), [][]byte{count[:]}, -1, unix.RWF_NOWAIT)
 		}
 	}
 }

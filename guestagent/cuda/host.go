@@ -158,6 +158,8 @@ func (x *Context) reachHost() {
 	defer h.mu.RUnlock()
 	for _, r := range h.all {
 		if r.m != nil {
+			// After an error a kernel that uses such an address faults, and one that uses none must not.
+			// An error that ends the context ends the launch as well.
 			_, _ = x.gpu.HostAddress(context.Background(), r.m)
 			x.reaches.Store(true)
 			return

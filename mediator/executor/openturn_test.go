@@ -123,16 +123,7 @@ func TestLaunchGoesBehind(t *testing.T) {
 					t.Errorf("launch %d began at %v, want the second, %d, at %v", v.ID, v.Started, live[1].ID, sim.Now())
 				}
 			}
-			for n := 0; n < 3; n, _ = g.com.Pending() {
-				r.runAll()
-				r.x.Step(false)
-				runtime.Gosched()
-			}
-			for i, com := range g.receive(3) {
-				if com.Status != abi.StatusOK {
-					t.Errorf("launch %d: %v", i, com.Status)
-				}
-			}
+			g.runToEnd(3)
 		})
 	}
 }
@@ -166,16 +157,7 @@ func TestTurnEndsWithTwo(t *testing.T) {
 			if n := r.page.Context(0).Outstanding(); n != 0 {
 				t.Errorf("%d launches are on the GPU out of turn", n)
 			}
-			for n := 0; n < 2; n, _ = g.com.Pending() {
-				r.runAll()
-				r.x.Step(false)
-				runtime.Gosched()
-			}
-			for i, com := range g.receive(2) {
-				if com.Status != abi.StatusOK {
-					t.Errorf("launch %d: %v", i, com.Status)
-				}
-			}
+			g.runToEnd(2)
 			r.page.SetMode(ipc.ModeFree)
 			c.check()
 		})
@@ -221,18 +203,31 @@ func TestCommandsBehindALaunchThatWaits(t *testing.T) {
 	for _, c := range others {
 		c.Abandon(0)
 	}
-	for n := 0; n < 3; n, _ = g.com.Pending() {
-		r.runAll()
-		r.x.Step(false)
-		runtime.Gosched()
-	}
-	for i, com := range g.receive(3) {
-		if com.Status != abi.StatusOK {
-			t.Errorf("command %d: %v", i, com.Status)
-		}
-	}
+	g.runToEnd(3)
 	if got := r.word(staging); got != 1 {
 		t.Errorf("the copy reads %d, want what the launch before it wrote", got)
+	}
+}
+
+// runToEnd lets every launch run until so many commands are answered, and checks that they succeeded.
+func (g *guestEnd) runToEnd(commands int) {
+	g.r.t.Helper()
+	for {
+		n, err := g.com.Pending()
+		if err != nil {
+			g.r.t.Fatal(err)
+		}
+		if n >= commands {
+			break
+		}
+		g.r.runAll()
+		g.r.x.Step(false)
+		runtime.Gosched()
+	}
+	for i, com := range g.receive(commands) {
+		if com.Status != abi.StatusOK {
+			g.r.t.Errorf("command %d: %v", i, com.Status)
+		}
 	}
 }
 
