@@ -152,6 +152,15 @@ func (r *eventRig) registerAt(fn uint64, priority int32, params ...uint64) *even
 	return q
 }
 
+// launches returns the launches that the daemon sees. The goroutine that watches event kernels may
+// exchange one for another, so it is kept from that while they are read.
+func (r *eventRig) launches() []ipc.Launch {
+	turn := &r.x.eventKernels.turn
+	turn.mu.Lock()
+	defer turn.mu.Unlock()
+	return r.rig.launches()
+}
+
 // await steps the executor until the only launch that the daemon sees is in a state.
 func (r *eventRig) await(what string, is func(ipc.Launch) bool) (v ipc.Launch) {
 	r.t.Helper()
