@@ -11,11 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"vgpud/clock"
 	"vgpud/gpu"
-	"vgpud/internal/memfd"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/sandbox"
 	"vgpud/mediator/vgpu/abi"
@@ -42,168 +39,235 @@ type process struct {
 	watchdog watchdog
 }
 
+// serving is one call of Serve. Its stages call one another: serve receives the setup, withPage maps the
+// control page, withContext creates the context on the GPU, execute creates the executor, and run runs
+// it. Each stage releases what it made when the next one returns.
+type serving struct {
+	process
+	conn   *ipc.Conn
+	hangUp func() error // closes conn, once
+	open   Opener
+	opened *opened // nil: the process was not a spare one
+	log    *slog.Logger
+	began  time.Duration
+
+	setup ipc.Setup
+	files setupFiles
+
+	// Of withPage.
+	page   *ipc.ControlPage
+	slot   *ipc.ContextSlot
+	memory *ipc.Memory
+	events []byte // the event area; nil: the guest has none
+
+	// Of withContext.
+	made  *ahead
+	ahead bool // it was made before it was asked for
+	fault func(ipc.Fault)
+	end   context.CancelCauseFunc // has the executor end
+}
+
 func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) (err error) {
-	hangUp := sync.OnceValue(conn.Close)
-	defer func() { err = errors.Join(err, hangUp()) }()
+	v := &serving{process: p, conn: conn, hangUp: sync.OnceValue(conn.Close), open: open, log: log}
+	defer func() { err = errors.Join(err, v.hangUp()) }()
 	m, opened, err := p.receiveSetup(ctx, conn, open, log)
 	if err != nil || m.Kind == "" {
 		return err
 	}
+	v.opened = opened
 	defer func() { err = errors.Join(err, opened.close()) }()
-	var s ipc.Setup
-	if err := checkSetup(&m, &s); err != nil {
+	if v.setup, v.files, err = parseSetup(&m); err != nil {
 		return errors.Join(err, m.CloseFiles())
 	}
-	began := p.clock.Now()
-	log = log.With("guest", s.Guest, "context", s.Slot)
+	defer func() { err = errors.Join(err, v.files.close()) }()
+	v.began = p.clock.Now()
+	v.log = log.With("guest", v.setup.Guest, "context", v.setup.Slot)
+	return v.withPage(ctx)
+}
 
-	var suspension, saved, events *os.File
-	if s.Events {
-		events = m.Files[len(m.Files)-1]
-		m.Files = m.Files[:len(m.Files)-1]
-		defer func() { err = errors.Join(err, events.Close()) }()
-	}
-	for _, f := range m.Files[2:] {
-		defer func() { err = errors.Join(err, f.Close()) }()
-	}
-	if s.Saved {
-		saved = m.Files[len(m.Files)-1]
-	}
-	if n := len(m.Files); n == 4 || n == 3 && !s.Saved {
-		suspension = m.Files[2]
-	}
-	bar2 := m.Files[0]
-	defer func() { err = errors.Join(err, bar2.Close()) }()
-	area, err := mapEvents(events)
-	if err != nil {
-		return errors.Join(err, m.Files[1].Close())
-	}
-	defer func() { err = errors.Join(err, unmapEvents(area)) }()
-	page, err := ipc.OpenControlPage(m.Files[1])
-	if err != nil {
+// withPage maps what the guest, vm and the daemon share with the process, and claims the context's part
+// of the control page.
+func (v *serving) withPage(ctx context.Context) (err error) {
+	if v.events, err = mapEvents(v.files.events); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, page.Close()) }()
-	page.SetSuspensionFile(suspension)
-
-	slot := page.Context(s.Slot)
-	slot.Reset(os.Getpid())
-	page.FreeLaunchSlots(s.Slot)
-	defer func() {
-		page.FreeLaunchSlots(s.Slot)
-		page.FreeEventNumbers(s.Slot)
-		slot.Free()
-		page.AddChange()
-	}()
-
-	memory := page.Memory(s.Slot, s.MemoryLimit).Granted(s.Grant)
-	memory.SetExempt(s.Saved)
-	made := opened.takeAhead(&s, page, bar2, memory, log)
-	wasAhead := made != nil
-	if !wasAhead && opened.isSealed() {
-		return errSealed
+	defer func() { err = errors.Join(err, unmapEvents(v.events)) }()
+	if v.page, err = v.files.openPage(); err != nil {
+		return err
 	}
-	if !wasAhead {
-		if made, err = p.makeNow(ctx, &s, bar2, page, opened.opener(open), memory, log); made == nil {
+	defer func() { err = errors.Join(err, v.page.Close()) }()
+
+	s := &v.setup
+	v.slot = v.page.Context(s.Slot)
+	v.slot.Reset(os.Getpid())
+	v.page.FreeLaunchSlots(s.Slot)
+	defer func() {
+		v.page.FreeLaunchSlots(s.Slot)
+		v.page.FreeEventNumbers(s.Slot)
+		v.slot.Free()
+		v.page.AddChange()
+	}()
+	v.memory = v.page.Memory(s.Slot, s.MemoryLimit).Granted(s.Grant)
+	v.memory.SetExempt(s.Saved)
+	return v.withContext(ctx)
+}
+
+// withContext creates the context, if it was not made ahead, and guards the end of the process from then
+// on. If it can't be created vm is told.
+func (v *serving) withContext(ctx context.Context) (err error) {
+	v.made = v.opened.takeAhead(&v.setup, v.page, v.files.bar2, v.memory, v.log)
+	v.ahead = v.made != nil
+	if !v.ahead {
+		if v.opened.isSealed() {
+			return errSealed
+		}
+		if v.made, err = v.makeNow(ctx); v.made == nil {
 			return err
 		}
 	}
-	defer func() { err = errors.Join(err, made.release()) }()
-	defer made.stopPopulated()
+	defer func() { err = errors.Join(err, v.made.release()) }()
+	defer v.made.stopPopulated()
 	if err != nil {
 		// vm is told, and limits its log.
-		log.Debug("executor has no context", "err", err)
-		return notReady(conn, err)
+		v.log.Debug("executor has no context", "err", err)
+		return notReady(v.conn, err)
 	}
-	device, gctx, shared, windows, registered, elapsed := made.device, made.context, made.shared, made.windows, made.registered, made.options.Elapsed
-	ctx, cancel := context.WithCancelCause(ctx)
-	fault := faultReport(conn, log)
-	defer p.watchdog.guard(ctx.Done(), hungOf(gctx), func() {
-		fault(ipc.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
+	ctx, v.end = context.WithCancelCause(ctx)
+	v.fault = faultReport(v.conn, v.log)
+	defer v.watchdog.guard(ctx.Done(), hungOf(v.made.context), func() {
+		v.fault(ipc.Fault{Code: uint32(abi.ErrorTimeLimit), Text: guestText(gpu.ErrTimeLimit)})
 	})()
 	defer func() {
-		cancel(nil) // if Run was not called; from here on the process is to end
-		slot.SetEnding()
-		err = errors.Join(err, registered.close(gctx), device.Close())
+		v.end(nil) // if Run was not called; from here on the process is to end
+		v.slot.SetEnding()
+		err = errors.Join(err, v.made.registered.close(v.made.context), v.made.device.Close())
 	}()
-
-	if !wasAhead {
-		made.raised = settle(&s, page, log)
+	if !v.ahead {
+		v.made.raised = settle(&v.setup, v.page, v.log)
 	}
-	x := New(Options{
-		Device: device, Context: gctx, MemoryPeak: memory.Peak, Shared: shared, Windows: s.Header + s.Rings, Page: page, Slot: s.Slot,
-		Clock: p.clock, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
-		FetchLimit: fetchLimitOf(s.GPU, device), Elapsed: elapsedOf(s.GPU, elapsed),
-		Fault:         fault,
-		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
-		Mappable:      windows, SharedFile: bar2, Registered: registered.wait, EventFile: events, Events: area,
-		Moves: s.Grant > 0, MemoryLimit: s.MemoryLimit, Until: ctx, Granted: memory.SetGrant, Grow: growOf(conn, &s, log), Rescued: rescuedOf(conn, &s),
-	})
+	return v.execute(ctx)
+}
+
+// execute creates the executor, makes its context anew from what was saved, if that is asked for, and
+// runs it.
+func (v *serving) execute(ctx context.Context) (err error) {
+	x := v.executor(ctx)
 	defer func() { err = errors.Join(err, x.Close()) }()
 	defer x.enableAtEnd()
-	if made.raised {
-		x.priority = &priority{page: page, slot: slot, log: log}
-	}
 	// It listens while the context is made anew, too: if vm dies, that ends.
 	var listening sync.WaitGroup
-	listening.Go(func() { cancel(x.listen(conn)) })
+	listening.Go(func() { v.end(x.listen(v.conn)) })
 	defer func() { // it uses the page, which is unmapped next
-		err = errors.Join(err, hangUp())
+		err = errors.Join(err, v.hangUp())
 		listening.Wait()
 	}()
-	if saved != nil {
-		if err := x.Restore(saved, s.Closed); err != nil {
-			log.Debug("a context can't be made anew", "err", err)
-			return notReady(conn, err)
+	if v.files.saved != nil {
+		if err := x.Restore(v.files.saved, v.setup.Closed); err != nil {
+			v.log.Debug("a context can't be made anew", "err", err)
+			return notReady(v.conn, err)
 		}
 	}
-
-	memory.SetExempt(false)
-	slot.SetReady(uint16(gctx.Group()))
-	page.AddChange()
-	if err := conn.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
+	if err := v.announce(); err != nil {
 		return err
 	}
-	if s.Handles {
-		if err := handOver(conn, gctx, s.Slot); err != nil {
-			log.Debug("context can't be handed to the daemon", "err", err)
-		}
-	}
-	log.Debug("executor ready", "group", gctx.Group(), "gpu", s.GPU.Name, "ahead", wasAhead, "after", p.clock.Now()-began)
-
-	// ctx may end while Run is still in a call of the driver.
-	running, ran := context.WithCancel(context.WithoutCancel(ctx))
-	defer ran()
-	listening.Go(func() { x.enableSelf(running) })
-	if hung := hungOf(gctx); hung != nil {
-		listening.Go(func() { x.endWhenHung(running, hung, func() { cancel(nil) }) })
-	}
-	if l, ok := device.(gpu.Losable); ok {
-		listening.Go(func() { x.failWhenLost(ctx, l) })
-	}
-	if p, ok := gctx.(gpu.Pinner); ok {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		if err := p.Pin(); err != nil {
-			log.Debug("commands are queued from any thread", "err", err)
-		}
-	}
-	err = x.Run(ctx)
-	if x.gone {
-		<-ctx.Done() // vm closes the connection; otherwise it might not read the answer
-	}
-	// The listening goroutines use the page, which is unmapped next.
-	ran()
-	err = errors.Join(err, hangUp())
-	listening.Wait()
+	err = v.run(ctx, x)
+	listening.Wait() // run has closed the connection, so ctx has its cause
 	if err != nil {
 		return err
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, io.EOF) && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	log.Debug("executor ends")
+	v.log.Debug("executor ends")
 	return nil
+}
+
+// executor returns the executor of the context.
+func (v *serving) executor(ctx context.Context) *Executor {
+	s, made, conn, log := &v.setup, v.made, v.conn, v.log
+	x := New(Options{
+		Device: made.device, Context: made.context, MemoryPeak: v.memory.Peak, Shared: made.shared, Windows: s.Header + s.Rings, Page: v.page, Slot: s.Slot,
+		Clock: v.clock, Log: log, LastFault: s.LastFault, KernelTimeLimit: s.KernelTimeLimit,
+		FetchLimit: fetchLimitOf(s.GPU, made.device), Elapsed: elapsedOf(s.GPU, made.options.Elapsed),
+		Fault:         v.fault,
+		ChannelFailed: func(f ipc.ChannelFailure) { report(conn, log, ipc.KindFailed, f) },
+		Mappable:      made.windows, SharedFile: v.files.bar2, Registered: made.registered.wait, EventFile: v.files.events, Events: v.events,
+		Moves: s.Grant > 0, MemoryLimit: s.MemoryLimit, Until: ctx, Granted: v.memory.SetGrant, Grow: growOf(conn, s, log), Rescued: rescuedOf(conn, s),
+	})
+	if made.raised {
+		x.priority = &priority{page: v.page, slot: v.slot, log: log}
+	}
+	return x
+}
+
+// announce tells vm, and all who look at the control page, that the context is there.
+func (v *serving) announce() error {
+	c := v.made.context
+	v.memory.SetExempt(false)
+	v.slot.SetReady(uint16(c.Group()))
+	v.page.AddChange()
+	if err := v.conn.Send(ipc.Message{Kind: ipc.KindReady}); err != nil {
+		return err
+	}
+	if v.setup.Handles {
+		if err := handOver(v.conn, c, v.setup.Slot); err != nil {
+			v.log.Debug("context can't be handed to the daemon", "err", err)
+		}
+	}
+	v.log.Debug("executor ready", "group", c.Group(), "gpu", v.setup.GPU.Name, "ahead", v.ahead, "after", v.clock.Now()-v.began)
+	return nil
+}
+
+// run runs the executor until it is to end, beside goroutines that notice what its own may not get to. It
+// closes the connection.
+func (v *serving) run(ctx context.Context, x *Executor) error {
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	// ctx may end while Run is still in a call of the driver.
+	running, ran := context.WithCancel(context.WithoutCancel(ctx))
+	defer ran()
+	beside.Go(func() { x.enableSelf(running) })
+	if hung := hungOf(v.made.context); hung != nil {
+		beside.Go(func() { x.endWhenHung(running, hung, func() { v.end(nil) }) })
+	}
+	if l, ok := v.made.device.(gpu.Losable); ok {
+		beside.Go(func() { x.failWhenLost(ctx, l) })
+	}
+	if p, ok := v.made.context.(gpu.Pinner); ok {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := p.Pin(); err != nil {
+			v.log.Debug("commands are queued from any thread", "err", err)
+		}
+	}
+	err := x.Run(ctx)
+	if x.gone {
+		<-ctx.Done() // vm closes the connection; otherwise it might not read the answer
+	}
+	// That ends ctx, which failWhenLost waits for.
+	return errors.Join(err, v.hangUp())
+}
+
+// makeNow makes a context that is needed now. It returns nil if the guest's memory is not what it should
+// be, and otherwise, with an error, one without a context and a GPU.
+func (v *serving) makeNow(ctx context.Context) (*ahead, error) {
+	s := &v.setup
+	shared, err := mapShared(v.files.bar2)
+	if err != nil {
+		return nil, err
+	}
+	a := &ahead{shared: shared}
+	var populated func()
+	a.windows, populated, a.stopPopulated = windowsOf(s, shared, v.log)
+	a.options = contextOptions(s, v.page, v.memory, newMeter(v.page, v.clock).elapsed)
+	if a.device, err = v.opened.opener(v.open)(ctx, s.GPU); err != nil {
+		return a, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
+	}
+	if a.context, err = a.device.NewContext(ctx, a.options); err != nil {
+		return a, errors.Join(fmt.Errorf("create a context on GPU %s: %w", s.GPU.Name, err), a.device.Close())
+	}
+	a.registered = register(a.context, a.windows, populated, v.log)
+	return a, nil
 }
 
 // settle has this process be what it is from when it has a context on: its priority, its processors and
@@ -232,186 +296,6 @@ func seal(kind string) error {
 	return errors.Join(sandbox.Limit(), sandbox.Seal(sandbox.FilterOf(kind)))
 }
 
-func checkSetup(m *ipc.Message, s *ipc.Setup) error {
-	n := len(m.Files)
-	if m.Kind != ipc.KindSetup || n < 2 || n > 5 {
-		return fmt.Errorf("first message is %q with %d files, want %q with 2 to 5", m.Kind, n, ipc.KindSetup)
-	}
-	if err := m.Decode(s); err != nil {
-		return err
-	}
-	if s.Events {
-		n--
-	}
-	if n < 2 || n > 4 {
-		return fmt.Errorf("setup with %d files, event area: %v", len(m.Files), s.Events)
-	}
-	if s.Saved && n == 2 || !s.Saved && n == 4 {
-		return fmt.Errorf("setup with %d files, saved: %v", n, s.Saved)
-	}
-	if s.Slot < 0 || s.Slot >= ipc.MaxContexts {
-		return fmt.Errorf("context slot %d of %d", s.Slot, ipc.MaxContexts)
-	}
-	return checkRings(s)
-}
-
-// checkRings checks where a setup has the device's part of BAR2.
-func checkRings(s *ipc.Setup) error {
-	if s.Header < 0 || s.Rings < 0 {
-		return fmt.Errorf("header of %d bytes, rings of %d", s.Header, s.Rings)
-	}
-	return nil
-}
-
-// mapShared maps BAR2 whole.
-func mapShared(f *os.File) (mem []byte, err error) {
-	st, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("look at BAR2: %w", err)
-	}
-	if err := memfd.Check(f, st.Size()); err != nil {
-		return nil, fmt.Errorf("BAR2: %w", err)
-	}
-	mem, err = unix.Mmap(int(f.Fd()), 0, int(st.Size()), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map BAR2's %d bytes: %w", st.Size(), err)
-	}
-	return mem, nil
-}
-
-// mapEvents maps the event area, if there is one.
-func mapEvents(f *os.File) ([]byte, error) {
-	if f == nil {
-		return nil, nil
-	}
-	if err := memfd.Check(f, abi.EventAreaBytes); err != nil {
-		return nil, fmt.Errorf("BAR4: %w", err)
-	}
-	mem, err := unix.Mmap(int(f.Fd()), 0, abi.EventAreaBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map BAR4's %d bytes: %w", abi.EventAreaBytes, err)
-	}
-	return mem, nil
-}
-
-func unmapEvents(mem []byte) error {
-	if mem == nil {
-		return nil
-	}
-	return unix.Munmap(mem)
-}
-
-// notReady tells vm that there will be no context, and of what kind the reason is.
-func notReady(conn *ipc.Conn, reason error) error {
-	code := abi.ErrorExecutorStart
-	switch {
-	case errors.Is(reason, gpu.ErrLost):
-		code = abi.ErrorDeviceLost
-	case errors.Is(reason, gpu.ErrOutOfMemory):
-		code = abi.ErrorLimit
-	}
-	m, err := ipc.NewMessage(ipc.KindReady, ipc.Fault{Code: uint32(code), Text: guestText(reason)})
-	if err != nil {
-		return err
-	}
-	m.Error = reason.Error()
-	return conn.Send(m)
-}
-
-// makeNow makes a context that is needed now. It returns nil if the guest's memory is not what it should
-// be, and otherwise, with an error, one without a context and a GPU.
-func (p process) makeNow(ctx context.Context, s *ipc.Setup, bar2 *os.File, page *ipc.ControlPage, open Opener, memory gpu.Budget, log *slog.Logger) (*ahead, error) {
-	shared, err := mapShared(bar2)
-	if err != nil {
-		return nil, err
-	}
-	a := &ahead{shared: shared}
-	var populated func()
-	a.windows, populated, a.stopPopulated = windowsOf(s, shared, log)
-	a.options = contextOptions(s, page, memory, newMeter(page, p.clock).elapsed)
-	if a.device, err = open(ctx, s.GPU); err != nil {
-		return a, fmt.Errorf("open GPU %s: %w", s.GPU.Name, err)
-	}
-	if a.context, err = a.device.NewContext(ctx, a.options); err != nil {
-		return a, errors.Join(fmt.Errorf("create a context on GPU %s: %w", s.GPU.Name, err), a.device.Close())
-	}
-	a.registered = register(a.context, a.windows, populated, log)
-	return a, nil
-}
-
-// windowsOf returns the part of BAR2 that is registered with the GPU. If the GPU registers memory, its
-// pages are made meanwhile; populated waits for them, and stop ends that.
-func windowsOf(s *ipc.Setup, shared []byte, log *slog.Logger) (windows []byte, populated, stop func()) {
-	windows = registrable(s, shared, log)
-	if s.GPU.Kind != "nvidia" {
-		return windows, func() {}, func() {}
-	}
-	populated, stop = populate(windows, log)
-	return windows, populated, stop
-}
-
-// contextOptions returns what the context of a setup is made with.
-func contextOptions(s *ipc.Setup, page *ipc.ControlPage, memory gpu.Budget, elapsed func() time.Duration) gpu.ContextOptions {
-	limit := currentMemoryLimit(page, s.MemoryLimit)
-	switch {
-	case s.Grant > 0 && !s.Grows:
-		limit = s.Grant
-	case s.Saved && limit > 0: // it may have been lowered since
-		limit = max(limit, s.Grant)
-	}
-	return gpu.ContextOptions{
-		Label: s.Guest, MemoryLimit: limit, Budget: memory, KernelTimeLimit: currentTimeLimit(page, s.KernelTimeLimit), Elapsed: elapsed,
-	}
-}
-
-// currentMemoryLimit returns the GPU memory that the guest may use: what the daemon has set since, or
-// what the context was set up with. 0 is no limit.
-func currentMemoryLimit(page *ipc.ControlPage, setup uint64) uint64 {
-	if n, ok := page.MemoryLimit(); ok {
-		return n
-	}
-	return setup
-}
-
-// handOver sends vm, and so the daemon, the context's handles, if it has any.
-func handOver(conn *ipc.Conn, c gpu.Context, slot int) (err error) {
-	handled, ok := c.(gpu.Handled)
-	if !ok {
-		return nil
-	}
-	h, err := handled.Handles()
-	if err != nil {
-		return err
-	}
-	defer func() {
-		for _, f := range h.Files {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	m, err := ipc.NewMessage(ipc.KindHandles, ipc.Handles{Slot: slot, Names: h.Names}, h.Files...)
-	if err != nil {
-		return err
-	}
-	return conn.Send(m)
-}
-
-// report tells vm that the context or a channel has ended.
-func report(conn *ipc.Conn, log *slog.Logger, kind ipc.Kind, body any) {
-	m, err := ipc.NewMessage(kind, body)
-	if err == nil {
-		err = conn.Send(m)
-	}
-	if err != nil {
-		log.Warn("report to vm", "kind", kind, "err", err)
-	}
-}
-
-// faultReport returns a function that tells vm, once, what ended the context.
-func faultReport(conn *ipc.Conn, log *slog.Logger) func(ipc.Fault) {
-	var once sync.Once
-	return func(f ipc.Fault) { once.Do(func() { report(conn, log, ipc.KindFault, f) }) }
-}
-
 // failWhenLost ends the context when the GPU is gone, even if it is idle: the guest should learn of
 // it before it submits more.
 func (x *Executor) failWhenLost(ctx context.Context, l gpu.Losable) {
@@ -436,140 +320,5 @@ func (x *Executor) endWhenHung(ctx context.Context, hung <-chan struct{}, end fu
 			x.fail(gpu.ErrTimeLimit)
 			x.report(end)
 		})
-	}
-}
-
-// fetchLimitOf returns the fetch limit on a GPU.
-func fetchLimitOf(g ipc.GPU, d gpu.Device) FetchLimit {
-	if g.Kind == "nvidia" && d.Properties().Preempts {
-		return DeepFetchLimit
-	}
-	return ShallowFetchLimit
-}
-
-// growOf returns the function that asks vm for more memory, or nil if the context can't get more.
-func growOf(conn *ipc.Conn, s *ipc.Setup, log *slog.Logger) func(bytes uint64) {
-	if s.Grant == 0 || !s.Grows {
-		return nil
-	}
-	return func(bytes uint64) { report(conn, log, ipc.KindGrow, ipc.Grow{Slot: s.Slot, Memory: bytes}) }
-}
-
-// rescuedOf returns the function that sends vm a context that outlives its GPU, or nil if vm does not
-// take it.
-func rescuedOf(conn *ipc.Conn, s *ipc.Setup) func(*os.File, ipc.Saved) error {
-	if s.Grant == 0 || !s.Grows {
-		return nil
-	}
-	return func(f *os.File, saved ipc.Saved) error {
-		m, err := ipc.NewMessage(ipc.KindSave, saved, f)
-		if err != nil {
-			return err
-		}
-		return conn.Send(m)
-	}
-}
-
-// elapsedOf returns elapsed, or nil if the GPU's own timestamps tell how long a kernel ran.
-func elapsedOf(g ipc.GPU, elapsed func() time.Duration) func() time.Duration {
-	if g.Kind == "nvidia" {
-		return elapsed
-	}
-	return nil
-}
-
-// listen handles vm's messages until the connection ends.
-func (x *Executor) listen(conn *ipc.Conn) error {
-	for {
-		m, err := conn.Receive()
-		if err != nil {
-			return err
-		}
-		if err := x.handle(conn, m); err != nil {
-			return errors.Join(err, m.CloseFiles())
-		}
-	}
-}
-
-// handle handles one message. An error is one of the protocol.
-func (x *Executor) handle(conn *ipc.Conn, m ipc.Message) error {
-	answer := func(err error) {
-		reply := ipc.Message{Kind: m.Kind, ID: m.ID}
-		if err != nil {
-			reply.Error = err.Error()
-		}
-		if err := conn.Send(reply); err != nil {
-			x.o.Log.Warn("answer vm", "kind", m.Kind, "err", err)
-		}
-	}
-	switch m.Kind {
-	case ipc.KindOpen, ipc.KindShut:
-		var c ipc.Channel
-		if err := m.Decode(&c); err != nil {
-			return err
-		}
-		if m.Kind == ipc.KindOpen {
-			x.Open(c, answer)
-		} else {
-			x.Shut(c.Index, answer)
-		}
-		return nil
-	case ipc.KindGrant:
-		var g ipc.Grant
-		if err := m.Decode(&g); err != nil {
-			return err
-		}
-		x.Granted(g)
-		return nil
-	case ipc.KindSave:
-		if len(m.Files) != 1 {
-			return fmt.Errorf("%s with %d files, want 1", m.Kind, len(m.Files))
-		}
-		x.Save(m.Files[0], func(s ipc.Saved, err error) {
-			err = errors.Join(err, m.CloseFiles())
-			reply, merr := ipc.NewMessage(m.Kind, s)
-			if err = errors.Join(err, merr); err != nil {
-				answer(err)
-				return
-			}
-			reply.ID = m.ID
-			if err := conn.Send(reply); err != nil {
-				x.o.Log.Warn("answer vm", "kind", m.Kind, "err", err)
-			}
-		})
-		return nil
-	case ipc.KindVector:
-		var v ipc.Vector
-		if err := m.Decode(&v); err != nil {
-			return err
-		}
-		if len(m.Files) == 0 {
-			x.SetVector(v.Index, nil)
-			return nil
-		}
-		e, err := NewEventfd(m.Files[0])
-		if err != nil {
-			return err
-		}
-		x.SetVector(v.Index, e)
-		return nil
-	case ipc.KindVectors:
-		var v ipc.Vectors
-		if err := m.Decode(&v); err != nil {
-			return err
-		}
-		if len(v.Indexes) != len(m.Files) {
-			return fmt.Errorf("%d interrupt vectors with %d files", len(v.Indexes), len(m.Files))
-		}
-		for i, f := range m.Files {
-			e, err := NewEventfd(f)
-			if err != nil {
-				return err
-			}
-			x.SetVector(v.Indexes[i], e)
-		}
-		return nil
-	default:
-		return fmt.Errorf("unknown message %q", m.Kind)
 	}
 }

@@ -6,14 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"os"
 	"os/exec"
-	"slices"
 	"sync"
 	"time"
 
-	"vgpud/clock"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
@@ -21,20 +18,6 @@ import (
 
 // stopGrace is the time that an executor has to end by itself.
 const stopGrace = 500 * time.Millisecond
-
-const (
-	// readyLimit bounds the time in which an executor creates its context on the GPU. One whose
-	// threads have used a processor, or waited for one, for more than a slowPart of it is slow, and
-	// gets it again, up to slowLooks times in all: threads with real-time priority leave others a
-	// twentieth of a processor, which a busy host divides among many. One that waits for anything else
-	// hangs.
-	readyLimit = 30 * time.Second
-	slowPart   = 4
-	slowLooks  = 10
-)
-
-// errNoExecutor answers requests to an executor that is gone.
-var errNoExecutor = errors.New("the context has no executor")
 
 // process is one executor process, from its start to its end.
 type process struct {
@@ -334,215 +317,6 @@ func (p *process) receive(conn *ipc.Conn) (abi.ErrorCode, error) {
 	}
 }
 
-// limitStart makes Receive on conn fail after readyLimit, later if memory has to be copied or the
-// executor is slow, unless started, which may be called several times, was called. It reports whether that was too late. The
-// executor is asked first what it waits for.
-func (p *process) limitStart(conn *ipc.Conn) (started func() (late bool)) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	late := false // before done is closed
-	limit := readyLimit + p.returnLimit()
-	go func() {
-		defer close(done)
-		log := p.b.log.With("context", p.ref.Slot)
-		var active time.Duration
-		for look := 1; ; look++ {
-			if clock.Sleep(ctx, p.b.clock, limit) != nil {
-				return
-			}
-			before := active
-			active = p.b.active(p.executor.pid())
-			if look == slowLooks || active-before <= limit/slowPart {
-				break
-			}
-			log.Info("executor is slow to start", "active", active, "after", time.Duration(look)*limit)
-		}
-		late = true
-		log.Warn("executor was not ready in time", "limit", limit)
-		if p.executor != nil && p.executor.quit(ctx, p.b.clock, log) != nil {
-			return
-		}
-		if err := conn.Expire(); err != nil {
-			p.b.log.Debug("expire an executor's connection", "err", err)
-		}
-	}()
-	return func() bool {
-		cancel()
-		<-done
-		return late
-	}
-}
-
-// notReady returns what a failed start means to the guest. m has the reason, and its body, if any,
-// is an [ipc.Fault].
-func (p *process) notReady(m ipc.Message) (abi.ErrorCode, error) {
-	err := errors.New(m.Error)
-	if m.Body == nil {
-		return abi.ErrorExecutorStart, err
-	}
-	var f ipc.Fault
-	if derr := m.Decode(&f); derr != nil {
-		return abi.ErrorInternal, errors.Join(err, derr)
-	}
-	p.b.lostGPU(abi.ErrorCode(f.Code))
-	switch code := abi.ErrorCode(f.Code); code {
-	case abi.ErrorDeviceLost, abi.ErrorLimit:
-		return code, err
-	default:
-		return abi.ErrorExecutorStart, err
-	}
-}
-
-// request sends a request about a channel, whose reply calls done. If it returns an error, done is not
-// called. A context that is not on its GPU gets the request when it is.
-func (p *process) request(kind ipc.Kind, c ipc.Channel, done func(error)) error {
-	m, err := ipc.NewMessage(kind, c)
-	if err != nil {
-		return err
-	}
-	if p == nil {
-		return errNoExecutor
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.moves.at != onGPU && !p.stopping {
-		return p.hold(heldRequest{kind, c, done})
-	}
-	return p.ask(m, p.replied(heldRequest{kind, c, done}))
-}
-
-// replied returns what handles the reply to a request about a channel.
-func (p *process) replied(r heldRequest) func(ipc.Message, error) {
-	return func(_ ipc.Message, err error) {
-		if !errors.Is(err, errNoExecutor) || !p.holdUnanswered(r) {
-			r.done(err)
-		}
-	}
-}
-
-// ask sends a request whose reply calls done. If it returns an error, done is not called.
-// Preconditions: mu is held.
-func (p *process) ask(m ipc.Message, done func(ipc.Message, error)) error {
-	if p.conn == nil {
-		return errNoExecutor
-	}
-	p.lastID++
-	m.ID = p.lastID
-	if err := p.send(m); err != nil {
-		return err
-	}
-	p.pending[m.ID] = done
-	return nil
-}
-
-// reply calls the done function of the request that m answers.
-func (p *process) reply(m ipc.Message) {
-	p.mu.Lock()
-	done := p.pending[m.ID]
-	delete(p.pending, m.ID)
-	p.mu.Unlock()
-	if done == nil {
-		return
-	}
-	if m.Error != "" {
-		done(m, errors.New(m.Error))
-		return
-	}
-	done(m, nil)
-}
-
-// sendVectors sends the executor the eventfds of some interrupt vectors.
-func (p *process) sendVectors(start, count int) {
-	for v := start; v < start+count; v++ {
-		if err := p.sendVector(v); err != nil {
-			p.b.log.Warn("send an interrupt vector", "vector", v, "err", err)
-		}
-	}
-}
-
-// sendChangedVectors sends an executor that is ready all n interrupt vectors if they have changed since
-// it was started.
-func (p *process) sendChangedVectors(n int) {
-	p.vectors.Lock()
-	changed := p.changed
-	p.changed = false
-	p.vectors.Unlock()
-	if changed {
-		p.sendVectors(0, n)
-	}
-}
-
-// sendAllVectors sends an executor that was started the eventfds that there are of n interrupt vectors,
-// in one message: the guest waits for its context, and the executor makes it meanwhile.
-func (p *process) sendAllVectors(n int) (err error) {
-	p.vectors.Lock()
-	defer p.vectors.Unlock()
-	p.changed = false
-	var all ipc.Vectors
-	var files []*os.File
-	defer func() {
-		for _, f := range files {
-			err = errors.Join(err, f.Close())
-		}
-	}()
-	for v := range n {
-		f, err := p.b.vector(v)
-		if err != nil {
-			return fmt.Errorf("interrupt vector %d: %w", v, err)
-		}
-		if f != nil {
-			all.Indexes, files = append(all.Indexes, v), append(files, f)
-		}
-	}
-	if len(files) == 0 {
-		return nil // as it has it
-	}
-	m, err := ipc.NewMessage(ipc.KindVectors, all, files...)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil {
-		return nil
-	}
-	return p.send(m)
-}
-
-func (p *process) sendVector(v int) (err error) {
-	p.vectors.Lock()
-	defer p.vectors.Unlock()
-	f, err := p.b.vector(v)
-	if err != nil {
-		return err
-	}
-	var files []*os.File
-	if f != nil {
-		files = append(files, f)
-		defer func() { err = errors.Join(err, f.Close()) }()
-	}
-	m, err := ipc.NewMessage(ipc.KindVector, ipc.Vector{Index: v}, files...)
-	if err != nil {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.conn == nil || !p.ready {
-		p.changed = true
-		return nil // it gets all vectors once it is ready
-	}
-	return p.send(m)
-}
-
-// send gives up on an executor that no longer reads. Preconditions: mu is held.
-func (p *process) send(m ipc.Message) error {
-	err := p.conn.Send(m)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errors.Join(err, p.conn.Expire())
-	}
-	return err
-}
-
 // stop asks the process to end, without waiting for it.
 func (p *process) stop() {
 	p.mu.Lock()
@@ -557,21 +331,6 @@ func (p *process) stop() {
 		if err := p.conn.Shut(stopGrace); err != nil {
 			p.b.log.Debug("shut down an executor's connection", "err", err)
 		}
-	}
-}
-
-// closeConn closes the connection and fails the pending requests.
-func (p *process) closeConn(conn *ipc.Conn) {
-	p.mu.Lock()
-	p.conn = nil
-	pending := p.pending
-	p.pending = make(map[uint64]func(ipc.Message, error))
-	p.mu.Unlock()
-	if err := conn.Close(); err != nil {
-		p.b.log.Debug("close an executor's connection", "err", err)
-	}
-	for _, id := range slices.Sorted(maps.Keys(pending)) { // in order
-		pending[id](ipc.Message{}, errNoExecutor)
 	}
 }
 
