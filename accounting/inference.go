@@ -76,7 +76,8 @@ func (m *RecordMeter) collectSightings() {
 	for _, c := range m.contexts {
 		next := 0
 		for _, v := range c.all {
-			// What runs now has been on the GPU since then, and not necessarily on the engine.
+			// The work that runs now has been on the GPU since then, and not necessarily on the
+			// engine.
 			running := c.since != 0 && v.Start <= c.since && c.since < v.End
 			if v.Start > m.final && (!running || v.Start < c.since) {
 				m.sightings = append(m.sightings, sighting{at: v.Start, c: c, starts: true})

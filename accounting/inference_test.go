@@ -154,7 +154,7 @@ func TestInferenceIsRightUnlessItGuesses(t *testing.T) {
 		}
 		certain++
 		for i := range contexts {
-			// What runs at the beginning and at the end is not known yet.
+			// Nothing is known yet of the work that runs at the beginning and at the end.
 			if off := l.off(i) - before[i]; off > 10*ms+2*ms || off < -10*ms-2*ms {
 				t.Fatalf("%v was guessed of 1s, and context %d is charged %v too much", guessed, i, off)
 			}

@@ -80,8 +80,8 @@ func (r *residency) record(sw Switch) (changed bool) {
 	return false
 }
 
-// lost notes that records are missing after the newest one. What that one said held for a time that
-// is not known.
+// lost notes that records are missing after the newest one. It is not known for how long that one
+// held.
 func (r *residency) lost() {
 	last := r.last()
 	last.kind, last.context = unknown, contextID{}

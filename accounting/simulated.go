@@ -103,7 +103,7 @@ func (h *simulatedHost) poll(s *sampling, until time.Duration, done func(time.Du
 	}
 }
 
-// nextTick returns the first poll after now that can see something new, or end. What the GPU did at
+// nextTick returns the first poll after now that can see something new, or end. The GPU's state at
 // start may not have been seen: a piece of polling that ended there did not read the status then.
 func (h *simulatedHost) nextTick(start, now, end time.Duration) time.Duration {
 	next := now + h.tick

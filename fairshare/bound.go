@@ -35,8 +35,8 @@ type Quota = quota.Quota
 // A guest that leaves while it has overdrawn its cap, and comes back, goes on from there. Otherwise one
 // that starts again and again would have a round above its cap in each of its lives.
 //
-// Launches of a guest that is suspended for a quota are evicted if they leave when told. What
-// evictions for a guest's sake cost others counts as used by it.
+// Launches of a guest that is suspended for a quota are evicted if they leave when told. A guest is
+// charged the time that evictions for its sake cost others.
 func Bound(p Policy) Policy {
 	k, _ := p.(idleKeeper)
 	return &bounded{policy: p, idleKeeper: k, evictor: evictor{evictions: newEvictions(Rate{})}}

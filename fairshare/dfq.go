@@ -138,9 +138,9 @@ func (g *Guest) unsuspended() int {
 	return 0
 }
 
-// debtRounds is a lead, in rounds, that a guest only gets by a kernel that can't be taken off the
-// GPU. What it uses beyond it is charged debtInterest more: the error in measuring it must not be
-// at the expense of those that wait for it.
+// debtRounds is a lead, in rounds, that a guest only gets by a kernel that can't be taken off the GPU.
+// Use beyond that lead is charged debtInterest more: the error in measuring it must not be at the
+// expense of those that wait for it.
 const (
 	debtRounds   = 4
 	debtInterest = 0.01

@@ -69,8 +69,8 @@ func (p *fairFirst) openTurn(st *State, holder GuestID) {
 // Turn implements [TurnTaker].
 func (p *ranked) Turn() Turn { return p.open }
 
-// openTurn finds the turn of the guest that has the GPU alone, or had it last, while nobody waits.
-// What others have waiting is the policy's to compare with the guest's next launch.
+// openTurn finds the turn of the guest that has the GPU alone, or had it last, while nobody waits. The
+// policy compares launches of others that wait with the guest's next launch.
 func (p *ranked) openTurn(st *State) {
 	p.open = Turn{}
 	let := 0

@@ -165,9 +165,8 @@ func (u *usage) demand() float64 {
 	return max(u.used/(u.used+idle), u.usedAlone)
 }
 
-// aloneFor is how long the use of a guest that had the GPU for itself counts. What it uses while it
-// waits for its turns is less telling: how much longer its pauses get by sleeping differs from host
-// to host.
+// aloneFor is how long the use of a guest that had the GPU for itself counts. Its use while it waits
+// for its turns is less telling: how much longer its pauses get by sleeping differs from host to host.
 const aloneFor = time.Second
 
 // observeAlone notes which part of the GPU the guest used in a phase in which it had the GPU for

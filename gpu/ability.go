@@ -161,8 +161,8 @@ type Window interface {
 	// order, at the latest when a later Load32 returns; a launch may overtake them. It does nothing
 	// in a context that has ended. It may be called from any goroutine.
 	Store32(off uint64, v uint32)
-	// Load32 loads the word at an offset that is a multiple of 4. What a launch wrote is visible
-	// once its fence is done. The result is 0 in a context that has ended.
+	// Load32 loads the word at an offset that is a multiple of 4. A launch's writes are visible once
+	// its fence is done. The result is 0 in a context that has ended.
 	Load32(off uint64) uint32
 }
 

@@ -83,9 +83,9 @@ func (k FaultKind) String() string {
 	return fmt.Sprintf("fault %d", uint8(k))
 }
 
-// Fault is an error that a kernel caused. It poisons the kernel's context and no other. What the
-// GPU does not report is left out: an NVIDIA GPU reports no place, and the kernel only if no other
-// ran beside it.
+// Fault is an error that a kernel caused. It poisons the kernel's context and no other. Fields that
+// the GPU does not report are left out: an NVIDIA GPU reports no place, and the kernel only if no
+// other ran beside it.
 type Fault struct {
 	Kind    FaultKind
 	Kernel  string

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParse parses anything. What is accepted must print, parse again to the same tree, and be safe
-// to resolve; what is not must give an error with a position.
+// FuzzParse parses anything. Accepted text must print, parse again to the same tree, and be safe to
+// resolve; other text must give an error with a position.
 func FuzzParse(f *testing.F) {
 	for _, src := range samples(f) {
 		if len(src) < 6_000 { // the engine is slow on larger ones

@@ -20,7 +20,7 @@ func TestInstalledDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the script does before it installs the first program, and each call of docs.
+	// The script's lines before it installs the first program, and each call of docs.
 	body := string(script)
 	functions := regexp.MustCompile(`(?ms)^(take|put|docs)\(\) \{.*?^\}\n`).FindAllString(body, -1)
 	calls := regexp.MustCompile(`(?m)^\tdocs (vgpud|vgpu-agent) (.*\\\n)?.*$`).FindAllString(body, -1)

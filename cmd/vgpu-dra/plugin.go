@@ -16,8 +16,8 @@ import (
 )
 
 // plugin has the daemon create and delete the virtual GPUs of claims, as the kubelet asks. Its calls
-// come one after the other. What it must know is in the daemon and in the CDI directory, so the next
-// process goes on where this one ended.
+// come one after the other. Its state is in the daemon and in the CDI directory, so the next process
+// goes on where this one ended.
 type plugin struct {
 	config config
 	daemon daemon
@@ -133,7 +133,7 @@ func (p *plugin) UnprepareResourceClaims(ctx context.Context, claims []kubeletpl
 	return results, nil
 }
 
-// HandleError implements [kubeletplugin.DRAPlugin]. What went wrong is tried again.
+// HandleError implements [kubeletplugin.DRAPlugin]. A call that failed is made again.
 func (p *plugin) HandleError(_ context.Context, err error, msg string) {
 	p.counts.errors.Inc()
 	p.log.Error(msg, "err", err)

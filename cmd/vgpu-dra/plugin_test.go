@@ -104,7 +104,7 @@ func TestPrepareRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %+v", name, r, d.vms)
 		}
 	}
-	// What is another driver's is passed over.
+	// Another driver's devices are passed over.
 	p, d := newPlugin(t)
 	if r := p.prepareOne(t, claim("gpu.example.com", "gpu0", "25", "2Gi")); r.Err != nil || len(r.Devices) != 0 || len(d.vms) != 0 {
 		t.Errorf("another driver's device: %+v, %+v", r, d.vms)

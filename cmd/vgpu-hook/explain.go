@@ -10,8 +10,8 @@ import (
 	"vgpud/mediator/api"
 )
 
-// explained is a daemon whose errors say what to do if it did not answer. What else a hook asks, such
-// as Placement, fails with errors of the same kinds, which are not the daemon's.
+// explained is a daemon whose errors say what to do if it did not answer. Other services that a hook
+// asks, such as Placement, fail with errors of the same kinds, which are not the daemon's.
 type explained struct {
 	daemon
 	socket string

@@ -17,7 +17,7 @@ import (
 
 // serveAgent answers vgpud on a socket until stop is called.
 func serveAgent(path string, a *agent.Agent, log *slog.Logger) (stop func() error, err error) {
-	// What is there was left by an agent that was killed.
+	// A socket that is there was left by an agent that was killed.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("listen for vgpud: %w", err)
 	}

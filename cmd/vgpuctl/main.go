@@ -17,7 +17,7 @@ func main() { os.Exit(run()) }
 func run() int { return cli.Run(newRoot(), explained) }
 
 // explained returns an error as it is said to people. Of what the daemon, or package api, refuses, the
-// kind is for programs: the text before it says what is wrong. What is invalid is an error of usage.
+// kind is for programs: the text before it says what is wrong. An invalid value is an error of usage.
 func explained(err error) error {
 	_, usage := errors.AsType[cli.UsageError](err)
 	text := err.Error()

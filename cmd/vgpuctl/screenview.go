@@ -9,7 +9,7 @@ import (
 	"vgpud/mediator/api"
 )
 
-// The screen fits minWidth columns. What a wider terminal has is for names and bars.
+// The screen fits minWidth columns. On a wider terminal names and bars get the rest.
 const (
 	minWidth = 80
 	minName  = 14

@@ -169,8 +169,8 @@ func (c *campaign) add(r result, said string) error {
 	return c.record(r)
 }
 
-// together runs the tests of a batch in one process in the tree as it is. It returns "" for those
-// that pass. What the others show is known only after they ran alone.
+// together runs the tests of a batch in one process in the tree as it is. It returns "" for those that
+// pass. The verdict on the others is known only after they ran alone.
 func (c *campaign) together(ctx context.Context, t tree, batch []patch) (map[string]verdict, error) {
 	tests := make(map[string]command)
 	all := batch[0].fails

@@ -15,10 +15,10 @@
 //	mutants -o json         for programs
 //	mutants -resume FILE    appends each result to FILE, and skips what FILE says was killed
 //
-// Reading order: patch.go reads patches, tree.go copies the tree and changes the copy, gotest.go
-// runs a test and determines how it ended with selector.go, campaign.go runs everything, record.go
-// keeps results of a campaign that may be interrupted, table.go prints. What is downloaded or built
-// outside the tree, such as the initramfs of the tests' VMs, is not in the copy: a patch names a test
+// Reading order: patch.go reads patches, tree.go copies the tree and changes the copy, gotest.go runs
+// a test and determines how it ended with selector.go, campaign.go runs everything, record.go keeps
+// results of a campaign that may be interrupted, table.go prints. The copy lacks all that is
+// downloaded or built outside the tree, such as the initramfs of the tests' VMs: a patch names a test
 // that builds what it runs.
 package main
 

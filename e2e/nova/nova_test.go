@@ -59,8 +59,8 @@ func TestPlacement(t *testing.T) {
 		}
 	}
 
-	// A GPU that is sick or drained has all of its shares reserved, and is given nothing new. What it
-	// has given stays.
+	// A GPU that is sick or drained has all of its shares reserved, and is given nothing new.
+	// Instances keep the shares that it has given.
 	before := boot(t, admin, "before", half, disk)
 	active(t, before)
 	sick := gpuOf(t, admin, before, gpus, 50, 2048)

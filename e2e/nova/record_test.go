@@ -23,8 +23,8 @@ type recording struct {
 	Exchanges    []exchange `json:"exchanges"`
 }
 
-// exchange is a request and Placement's answer. What differs from run to run is replaced: UUIDs, and
-// what else a [recorder] was told of.
+// exchange is a request and Placement's answer. Values that differ from run to run are replaced:
+// UUIDs, and others that a [recorder] was told of.
 type exchange struct {
 	About  string          `json:"about"`
 	Method string          `json:"method"`

@@ -110,7 +110,7 @@ func postFleet(tb testing.TB, b *bed, c *client) {
 			select now(), p.id, t.trait_id
 			from resource_providers p join resource_providers m join resource_provider_traits t on t.resource_provider_id = m.id
 			where p.name <> m.name and m.name = concat('host0000', substr(p.name, 9));`, scaleHosts-1))
-	// What was copied is as what was posted.
+	// The copied providers are as the posted ones.
 	for _, host := range []string{"host0000", fmt.Sprintf("host%04d", scaleHosts-1)} {
 		all := addedTo(tb, c, host)
 		if len(all) != scaleGPUs {

@@ -34,9 +34,9 @@ const (
 
 var launcherNames = [launchers]string{"native_launch", "event"}
 
-// pings answers packets on the GPU beside programs of one processor of the host, on which is also
-// what the launches need of the host: the native program, or the daemon with the guest's executor.
-// What stands in for the card has another processor.
+// pings answers packets on the GPU beside programs of one processor of the host, on which is also what
+// the launches need of the host: the native program, or the daemon with the guest's executor. The
+// card's stand-in has another processor.
 type pings struct {
 	*bench
 	host, card int

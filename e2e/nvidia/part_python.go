@@ -17,8 +17,8 @@ import (
 )
 
 // pythonPrograms has Python packages that use CUDA, as their makers ship them, use a guest's virtual
-// GPU: operations of PyTorch and CuPy (apps/operations.py). What is right by the machine's own driver
-// must be right in a guest.
+// GPU: operations of PyTorch and CuPy (apps/operations.py). An operation that is right by the
+// machine's own driver must be right in a guest.
 func pythonPrograms(ctx context.Context, b *bench) error {
 	if b.kind == "soft" {
 		b.say("Python packages are not tried: a GPU in software has no driver of its own to compare with")

@@ -380,7 +380,7 @@ func (w *world) least(window time.Duration) (part float64, longest time.Duration
 			end++
 		}
 		if end < len(marks) {
-			// What is beyond the window counts for it: it is less than a millisecond.
+			// Time beyond the window counts for it: it is less than a millisecond.
 			part = min(part, float64(marks[end].mine-from.mine)/float64(window))
 		}
 	}

@@ -186,9 +186,9 @@ func (g *badGuest) fire(k *driver.EventKernel) {
 }
 
 // TestBadEventKernels: event kernels that trap, store elsewhere, never end, exit early, need more of an
-// SM than there is, and write over their own guest's queues, flags, rows and doorbells. What faults
-// ends its context, is counted and named; the others do that guest no harm, or what it did to itself.
-// A neighbour goes on, and after a reset so does the guest.
+// SM than there is, and write over their own guest's queues, flags, rows and doorbells. A kernel that
+// faults ends its context, is counted and named; the others do that guest no harm, or only what it did
+// to itself. A neighbour goes on, and after a reset so does the guest.
 func TestBadEventKernels(t *testing.T) {
 	ctx := t.Context()
 	h := host.Start(t, "dfq")

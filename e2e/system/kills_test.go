@@ -261,8 +261,8 @@ func (k *killed) restart(moment string) {
 			v.KernelTimeLimit != w.KernelTimeLimit || v.Owner != w.Owner || v.GPU != w.GPU || v.Errors != 0 || v.GPUSeconds < w.GPUSeconds || v.Kernels < w.Kernels {
 			k.t.Errorf("%s: before\n%+v\nafter\n%+v", moment, w, v)
 		}
-		// What a budget counts beyond the charge is as much as the charge's error explains, and of that
-		// error a kill loses what was not saved.
+		// A budget counts more than the charge by as much as the charge's error explains, and of that
+		// error a kill loses the part that was not saved.
 		if (v.Budget == nil) != (w.Budget == nil) || v.Budget != nil && (v.Budget.Budget != w.Budget.Budget || v.Budget.Used < w.Budget.Used-killRound) {
 			k.t.Errorf("%s: %s's budget was %+v and is %+v", moment, g.name, w.Budget, v.Budget)
 		}

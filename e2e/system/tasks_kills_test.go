@@ -76,7 +76,7 @@ func TestTasksOutliveTheDaemon(t *testing.T) {
 	works(t, gpu)
 }
 
-// TestTasksOfTheDead kills each kind of process that a task has. What it had is another's within a
+// TestTasksOfTheDead kills each kind of process that a task has. Its memory is another's within a
 // second of its end, and others notice nothing.
 func TestTasksOfTheDead(t *testing.T) {
 	h := newTaskHost(t, 2)

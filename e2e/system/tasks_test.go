@@ -262,7 +262,7 @@ func TestTaskRequests(t *testing.T) {
 	}
 	// None of that is in the way of a good one.
 	first := h.begin(dev, 300*mib)
-	// What is beyond a's limit beside a's other contexts waits for those.
+	// A request beyond a's limit waits for a's other contexts.
 	w := h.submit(dev, 201*mib)
 	h.untilTask("a task that waits for its guest's own", "a", func(x api.Task) bool { return x.Why == abi.WaitGuest.String() }) // beside one that is placed
 	if err := first.Close(); err != nil {

@@ -18,7 +18,7 @@ import (
 
 // TestLife ends a working VM in every possible way, one after the other, while two others share the
 // GPU with it. It checks what remains and what the others notice; they get their entitlement
-// meanwhile. What follows each end shows that the virtual GPU works as before.
+// meanwhile. After each end the virtual GPU works as before.
 func TestLife(t *testing.T) {
 	h := withTimeout(host.Start(t, "dfq", slowGPU...))
 	observer := observe(t, h)

@@ -1,7 +1,7 @@
-// Package place decides on which GPU of a host a task runs, and which task begins next, by the
-// rules of CASE (Chen, Porter, Pande: CASE, PPoPP 2022). It is pure: no clock, no goroutine, no
-// I/O, and therefore no locks. Callers tell it the time, carry out what it says, and tell it what
-// happened. What a task is and how its memory moves is their business.
+// Package place decides on which GPU of a host a task runs, and which task begins next, by the rules
+// of CASE (Chen, Porter, Pande: CASE, PPoPP 2022). It is pure: no clock, no goroutine, no I/O, and
+// therefore no locks. Callers tell it the time, carry out what it says, and tell it what happened.
+// They know what a task is and how its memory moves.
 //
 // A task asks for memory and for room for the thread blocks of its largest grid ([Request]). A
 // [Placer] chooses a GPU for it:

@@ -35,7 +35,7 @@ func TestGrowingTaskWaits(t *testing.T) {
 		t.Fatalf("grow: %v, %v", ok, err)
 	}
 	wantActions(t, q, sec)
-	// What is free serves the task that grows before one that waits.
+	// Free memory serves the task that grows before one that waits.
 	submit(t, q, sec, 3, 3, gig(8))
 	must(t, q.Free(2*sec, 2))
 	wantActions(t, q, 2*sec, Action{Kind: Grow, Task: 1, GPU: 0, Memory: 12 * gib})

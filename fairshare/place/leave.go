@@ -78,9 +78,9 @@ func (q *Queue) Park(now time.Duration, id TaskID) error {
 	return nil
 }
 
-// Lose tells that a GPU fell off, with all that was there. It returns the tasks that are gone with
-// it, in order of their numbers. Their callers may submit them again. What no other GPU can hold is
-// refused by the next Begin.
+// Lose tells that a GPU fell off, with all that was there. It returns the tasks that are gone with it,
+// in order of their numbers. Their callers may submit them again. The next Begin refuses a task that
+// no other GPU can hold.
 func (q *Queue) Lose(now time.Duration, gpu int) []TaskID {
 	q.gpus[gpu].lost, q.shrunk = true, true
 	for _, t := range slices.Clone(q.kept[gpu]) {

@@ -99,7 +99,7 @@ func TestIdleTaskWithWorkComesBack(t *testing.T) {
 	}
 }
 
-// TestLostGPU takes its tasks with it. What no other GPU can hold is refused, and a task that was
+// TestLostGPU takes its tasks with it. A task that no other GPU can hold is refused, and one that was
 // on its way there stays where it was.
 func TestLostGPU(t *testing.T) {
 	q, err := NewQueue(Config{}, []Spec{{Memory: 16 * gib, SMs: 1, WarpsPerSM: 64}, {Memory: 8 * gib, SMs: 1, WarpsPerSM: 64}})

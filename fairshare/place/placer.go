@@ -73,7 +73,7 @@ func leastBusy(gpus []GPU, may Set) int {
 			continue
 		}
 		a, b := &gpus[i], &gpus[best]
-		// What was placed lately is not yet in the accounting.
+		// Tasks that were placed lately are not yet in the accounting.
 		da, db := math.Floor(a.Busy/busyStep), math.Floor(b.Busy/busyStep)
 		if da < db || da == db && len(a.tasks) < len(b.tasks) {
 			best = i

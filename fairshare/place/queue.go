@@ -269,7 +269,7 @@ func (q *Queue) Admit(now time.Duration, id fairshare.GuestID, g Guest) error {
 			q.gpus[i].guarantee += g.Guarantee - old.Guarantee
 		}
 	}
-	// What it used counts as if it always had the weight.
+	// Its use counts as if it always had the weight.
 	old.used = q.reached + (old.used-q.reached)*old.Weight/g.Weight
 	old.Guest = g
 	return nil

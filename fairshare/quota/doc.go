@@ -26,10 +26,10 @@
 // A guest that leaves and comes back begins with what it had overdrawn, less what its cap would have
 // given it meanwhile: see [Meter.Inherit].
 //
-// The debt grows with the time that the GPU gave to any guest while the guest had work, and shrinks
-// by what the guest used or left unused. What it could not use lapses: for a guest that needs less
-// than half of its guarantee, the debt grows at twice what it needs. A guest's [Need] is what it
-// would use by itself, not what it gets beside others.
+// The debt grows with the time that the GPU gave to any guest while the guest had work, and shrinks by
+// what the guest used or left unused. Time that it could not use lapses: for a guest that needs less
+// than half of its guarantee, the debt grows at twice what it needs. A guest's [Need] is what it would
+// use by itself, not what it gets beside others.
 //
 // A budget is judged at every charge. Its period is a day, a week from Monday on, or a month, by
 // the wall clock in a given time zone. An [Account] keeps what was used in the latest periods by
@@ -37,8 +37,8 @@
 // grants one period's budget twice. An account is charged by a guest's running totals, so that a
 // total that is told again after a restart is charged once.
 //
-// What a guest was charged is an estimate where the GPU is not watched all the time, and its error
-// grows with what is charged. What its kernels took has no such error, but includes others' turns on
-// the GPU. A budget counts the larger of the two, as far as the error can explain the difference: see
-// [Measured.Most]. It is spent when what kernels on the GPU will use is the rest of it.
+// A guest's charge is an estimate where the GPU is not watched all the time, and the error grows with
+// the charge. The time from its kernels' starts to their ends has no such error, but includes others'
+// turns on the GPU. A budget counts the larger of the two, as far as the error can explain the
+// difference: see [Measured.Most]. It is spent when kernels on the GPU will use the rest of it.
 package quota

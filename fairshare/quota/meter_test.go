@@ -75,7 +75,7 @@ func TestGuaranteeHoldsUnderAnyLoad(t *testing.T) {
 			}
 			m.Judge(q, true, round/2, now)
 		}
-		// What it had above its guarantee before counts for surplusRounds.
+		// Time above its guarantee before counts for surplusRounds.
 		if bound := (0.5 + 2 + surplusRounds) * float64(round); most > bound {
 			t.Fatalf("lacks %v at worst, want at most %v", time.Duration(most), time.Duration(bound))
 		}

@@ -69,8 +69,8 @@ const (
 	longer = 8
 )
 
-// Saturates reports whether the guest uses nearly all that it has for itself. What it leaves then is
-// time in which its launches are late: a busy host has no processor for an executor for ten
+// Saturates reports whether the guest uses nearly all that it has for itself. The time that it leaves
+// then is time in which its launches are late: a busy host has no processor for an executor for ten
 // milliseconds, say, though the guest's kernels wait there. In the phases in which that happens it looks
 // like a guest that does not want the GPU.
 func (n *Need) Saturates() bool {

@@ -2,7 +2,7 @@ package corpus
 
 import "math/rand/v2"
 
-// What a block of convolution computes: filters of images at one place.
+// A block of convolution computes filters of images at one place.
 const (
 	convolutionBatch   = 64
 	convolutionFilters = 16

@@ -83,7 +83,8 @@ func (c *Context) SetLimit(l gpu.Limit, v uint64) error {
 	if err != nil {
 		return err
 	}
-	// The driver rounds. What that takes is charged even if the context's limit is exceeded by it.
+	// The driver rounds. The memory for the rounded limit is charged even if it exceeds the context's
+	// limit.
 	if now := before + taken; after > now {
 		return c.memory.take(after-now, "what kernels print, or their heap")
 	} else {

@@ -45,7 +45,7 @@ func (o *pendingFrees) add(d pendingFree) {
 
 // settle removes the memory that the GPU has returned, has give release its charge, and returns its
 // size. It stays counted until it is released: whoever finds nothing counted may count on the room.
-// What is to be unmapped stays counted, for takeUnused.
+// Memory that is to be unmapped stays counted, for takeUnused.
 func (o *pendingFrees) settle(give func(bytes uint64)) (bytes uint64) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -158,7 +158,7 @@ func TestTextures(t *testing.T) {
 	}
 }
 
-// What fails leaves no charge and no object.
+// TestTextureFailures: a call that fails leaves no charge and no object.
 func TestTextureFailures(t *testing.T) {
 	x := newFake(t, Options{})
 	c := x.context(t, gpu.ContextOptions{MemoryLimit: 32 << 20})

@@ -361,7 +361,7 @@ func (a *Agent) preparing(ctx context.Context, found []sysfs.Function, address s
 		if d == nil {
 			a.requestRescan() // the kernel's event may not have arrived yet
 		}
-		// What caused the failure may have passed.
+		// The failure's cause may have passed.
 		if d != nil && d.State == StateFailed && time.Since(d.Since) > minRetryInterval {
 			a.prepareAgain(ctx, d)
 		}

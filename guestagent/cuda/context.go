@@ -204,7 +204,7 @@ func (c *Call) CtxCreateV2(out *Handle, flags uint32, dev int32) Result {
 	return Success
 }
 
-// CtxDestroyV2 is cuCtxDestroy_v2. What kernels print still appears.
+// CtxDestroyV2 is cuCtxDestroy_v2. Kernels' output still appears.
 func (c *Call) CtxDestroyV2(h Handle) Result {
 	if x := get[Context](&c.d.objects, h); x != nil && !x.primary && x.prints.Load() {
 		return c.waitFor(x.everything(), func() Result { return c.destroyContext(h) })

@@ -89,8 +89,8 @@ func (c *Call) sendIn(s *stream, dst uint64, src Pointer, n uint64, m *driver.Ho
 	return Success
 }
 
-// ended returns the result of a command that has ended and that the call waited for. What kernels
-// printed before it is written out.
+// ended returns the result of a command that has ended and that the call waited for. Output of kernels
+// before it is written out.
 func (c *Call) ended(x *Context, p *driver.Pending) Result {
 	x.print(context.Background())
 	if err := p.Wait(context.Background()); err != nil {

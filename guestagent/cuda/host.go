@@ -209,7 +209,7 @@ func (c *Call) MemFreeHost(p Pointer) Result {
 	if r := c.d.host.find(addressOf(p)); r != nil && r.m != nil {
 		before = c.d.reaching()
 	}
-	// What is freed may become part of a copy of other memory: kernels that write to it come first.
+	// Freed memory may become part of a copy of other memory: kernels that write to it come first.
 	return c.waitFor(before, free)
 }
 

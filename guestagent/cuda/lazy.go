@@ -17,10 +17,10 @@ import (
 )
 
 // Where the virtual GPU floats over GPUs that are alike, the program's first context is made without a
-// GPU. What the program does with it is recorded (package tasks) until a call comes that can't be,
-// such as a launch: then the context's task begins. [Driver.Call] sees to that for all functions but
-// those of [recorded], which do so themselves where they must. While the task begins, calls on the
-// context wait with their thread's signals.
+// GPU. The program's calls with it are recorded (package tasks) until one comes that can't be, such as
+// a launch: then the context's task begins. [Driver.Call] sees to that for all functions but those of
+// [recorded], which do so themselves where they must. While the task begins, calls on the context wait
+// with their thread's signals.
 //
 // A second context would have to begin its task beside the first, and objects of both have
 // addresses that are unique in the process. So at most one context's task has not begun, and it is

@@ -110,7 +110,7 @@ var pointed struct {
 	all []unsafe.Pointer
 }
 
-// word returns an address as an argument. What is there stays until the tests end.
+// word returns an address as an argument. The memory there stays until the tests end.
 func word(p unsafe.Pointer) uint64 {
 	pointed.Lock()
 	defer pointed.Unlock()

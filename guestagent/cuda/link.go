@@ -116,7 +116,7 @@ func (l *linker) add(d *Driver, kind uint32, image []byte, name string) Result {
 	return Success
 }
 
-// LinkComplete is cuLinkComplete. What it returns stays until the linker is destroyed.
+// LinkComplete is cuLinkComplete. Its result stays until the linker is destroyed.
 func (c *Call) LinkComplete(h Handle, out *Pointer, size *uint64) Result {
 	l := get[linker](&c.d.objects, h)
 	if l == nil {

@@ -17,7 +17,7 @@ func (x *Context) triggers() bool {
 // value when it is there, and this one waits for the value. It reports false if the device or the
 // rings can't do that now. x.mu is held.
 //
-// What is waited for may be more than the point: all that the other channel was sent by now. So one
+// The stream may wait for more than the point: for all that the other channel was sent by now. So one
 // that is waited for often need not stop for each.
 func (c *Call) order(s *stream, p point) (bool, Result) {
 	x := s.x

@@ -15,8 +15,8 @@ import (
 	"vgpud/guestagent/tasks"
 )
 
-// What tasks needed at most is kept by the agent, beside what it learned about kernels, or, without
-// an agent, in a file of the user's.
+// The agent keeps tasks' peaks beside what it learned about kernels; without an agent they are in a
+// file of the user's.
 
 // peaksFile is that file, in the user's folder of caches.
 const peaksFile = "vgpu/tasks"

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// memPool is a CUmemoryPool. What is freed in a stream's order stays with the pool for later
+// memPool is a CUmemoryPool. Memory that is freed in a stream's order stays with the pool for later
 // allocations: at once for those in the same stream, for others when the stream has come that far.
 // More than the threshold is given back at the next synchronization.
 type memPool struct {

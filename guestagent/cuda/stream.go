@@ -244,7 +244,7 @@ func (c *Call) StreamCreateWithPriority(out *Handle, flags uint32, priority int3
 // streamNonBlocking is CU_STREAM_NON_BLOCKING.
 const streamNonBlocking = 1
 
-// StreamDestroyV2 is cuStreamDestroy_v2. What was enqueued is still carried out.
+// StreamDestroyV2 is cuStreamDestroy_v2. Commands that were enqueued are still carried out.
 func (c *Call) StreamDestroyV2(h Handle) Result {
 	s := get[stream](&c.d.objects, h)
 	if s == nil || !c.d.objects.remove(h) {

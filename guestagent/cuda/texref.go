@@ -7,8 +7,8 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// reference is a CUtexref or CUsurfref: a variable of a module that names a texture or surface. What
-// it names is made and bound at the next launch of one of the module's kernels.
+// reference is a CUtexref or CUsurfref: a variable of a module that names a texture or surface. The
+// texture or surface is made and bound at the next launch of one of the module's kernels.
 type reference struct {
 	m       *module // nil of one that the program made
 	name    string

@@ -332,7 +332,7 @@ func (p PCI) openPolling(f sysfs.Function) (_ *PCIBus, err error) {
 		}
 		return nil, fmt.Errorf("lock the function: %w", err)
 	}
-	// What the device's last user left behind must go; vfio resets the device itself.
+	// The state that the device's last user left must go; vfio resets the device itself.
 	if err := b.Write(abi.RegReset, abi.ResetMagic); err != nil {
 		return nil, err
 	}

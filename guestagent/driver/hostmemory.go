@@ -43,8 +43,8 @@ func (d *Device) AllocHost(ctx context.Context, n int) (*HostMemory, error) {
 // Len returns the length in bytes.
 func (m *HostMemory) Len() int { return m.n }
 
-// Addr returns the memory's address in this process, a multiple of 4096. What is said of the memory
-// in Use holds for accesses there, too.
+// Addr returns the memory's address in this process, a multiple of 4096. The rules of Use hold for
+// accesses there, too.
 func (m *HostMemory) Addr() uintptr { return addressOf(m.dev.shared) + uintptr(m.w.Offset) }
 
 // HostAddress returns the address at which the context's kernels find host memory, and with which

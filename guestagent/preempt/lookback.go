@@ -91,8 +91,8 @@ func (s *waitAnalysis) writeConflict(k int, array sources, at linear, order term
 	case to&array == 0:
 		return ""
 	}
-	// What is known depends on the path by which control reached the write, and holds where the
-	// address was computed.
+	// Known values depend on the path by which control reached the write, and hold where the address
+	// was computed.
 	o := address(in)
 	x := register(o)
 	if x < 0 {

@@ -212,7 +212,7 @@ func (f *funcInfo) waitAnalysis() *waitAnalysis {
 		calls: map[int][]callSite{}, roots: map[root]int{}, from: make([]sources, e.Numbers()), holds: map[int][]condition{},
 	}
 	f.waitResult = s
-	// What is read back from global memory is a source itself.
+	// A value that is read back from global memory is a source itself.
 	s.trace.Ignore, s.trace.Unrelated = e.Space(ptx.GlobalSpace), s.onlyStores
 	for _, c := range f.calls {
 		s.calls[c.instr] = append(s.calls[c.instr], c)
@@ -333,8 +333,8 @@ func address(in *ptx.Instr) *ptx.Operand {
 	return last
 }
 
-// exhausted reports whether more work was done than the function's size warrants. What is then
-// unknown is refused.
+// exhausted reports whether more work was done than the function's size warrants. A kernel of which
+// too little is known then is refused.
 func (s *waitAnalysis) exhausted() bool {
 	return s.work+s.trace.Steps() > maxTraceSteps*(len(s.f.code.Instrs)+64)
 }

@@ -287,7 +287,7 @@ func TestWaits(t *testing.T) {
 			"{ .param .b64 x; .param .b64 y; st.param.b64 [x], %rd1; call (y), same, (x); ld.param.b64 %rd5, [y]; } st.global.u32 [%rd5], 1; L: ld.global.u32 %r1, [%rd1+4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"tickets from one of two counters", all,
 			"and.b32 %r4, %r21, 1; mul.wide.u32 %rd6, %r4, 4; add.s64 %rd7, %b, %rd6; atom.global.add.u32 %r3, [%rd7], 1; mul.wide.u32 %rd4, %r3, 4; add.s64 %rd5, %a, %rd4; L: ld.volatile.global.u32 %r1, [%rd5+-4]; setp.eq.u32 %p1, %r1, 0; @%p1 bra L; st.volatile.global.u32 [%rd5], 1;"},
-		// What only looks as if the loop ended by itself.
+		// These only look as if the loop ended by itself.
 		{"a compare-and-swap of what is not a number", all,
 			"L: atom.global.cas.b32 %f6, [%a], %f4, %f4; setp.eq.f32 %p1, %f6, %f4; mov.f32 %f4, %f6; @!%p1 bra L;"},
 		{"drawn numbers, and another word of shared memory that stays", all,

@@ -115,7 +115,7 @@ func (r *Record) roomFor(n uint64) error {
 	return nil
 }
 
-// outside is the error for addresses that are not in one object. What they are the device knows.
+// outside is the error for addresses that are not in one object. Only the device knows such addresses.
 func outside(p, n uint64) error { return fmt.Errorf("%d bytes at %#x: %w", n, p, ErrBegin) }
 
 // Write records a copy of src to GPU memory. It copies src.

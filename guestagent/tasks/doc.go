@@ -6,19 +6,19 @@
 //
 // # A record
 //
-// A [Record] holds the objects that the program allocated and what is in them: bytes that were
-// copied in, patterns, and zeros. Each call changes it at once. That is an order in which the
-// commands of all streams may run, whatever events the streams wait for, because each call comes
-// after those that it waits for. What was overwritten or freed is forgotten, and a copy back is
-// answered from the record.
+// A [Record] holds the objects that the program allocated and what is in them: bytes that were copied
+// in, patterns, and zeros. Each call changes it at once. That is an order in which the commands of all
+// streams may run, whatever events the streams wait for, because each call comes after those that it
+// waits for. Overwritten and freed contents are forgotten, and a copy back is answered from the
+// record.
 //
 // An object has an address that holds on every GPU: programs compute with addresses and store them
 // in GPU memory. Such addresses are multiples of a grain, which is 2 MiB on NVIDIA's GPUs. Smaller
 // objects share a [Region] of that size.
 //
-// What a record can't hold returns [ErrBegin]. The caller then begins the task, replays the record
-// ([Replay]) and carries out the call as usual. From there on nothing is recorded and no call costs
-// more than without this package, except that [Record.Free] says when a region is empty.
+// A call that a record can't hold returns [ErrBegin]. The caller then begins the task, replays the
+// record ([Replay]) and carries out the call as usual. From there on nothing is recorded and no call
+// costs more than without this package, except that [Record.Free] says when a region is empty.
 //
 // # What a task asks for
 //

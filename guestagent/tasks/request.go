@@ -20,7 +20,7 @@ func Request(r *Record, known cache.Peak, first driver.Task) *driver.Task {
 	}
 	// Both are known or neither is.
 	if known.Blocks > 0 && known.Threads > 0 {
-		// What is known comes from any program of the guest.
+		// Known values come from any program of the guest.
 		q.Blocks, q.Threads = max(q.Blocks, known.Blocks), max(q.Threads, min(known.Threads, abi.MaxTaskThreads))
 	}
 	return &q

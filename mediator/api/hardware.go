@@ -1,7 +1,7 @@
 package api
 
-// Hardware is the description of a GPU by NVIDIA's driver. What is nil or empty is not known, or
-// not any more: see Problem.
+// Hardware is the description of a GPU by NVIDIA's driver. Fields that are nil or empty are not known,
+// or not any more: see Problem.
 type Hardware struct {
 	UUID string `json:"uuid"` // GPU-…
 	// PCI is the GPU's address, 0000:17:00.0.

@@ -326,8 +326,8 @@ type VMUpdate struct {
 	KernelTimeLimit *time.Duration `json:"kernel_time_limit_nanos,omitempty"`
 	// Budget replaces the budget; one without limits is none.
 	Budget *quota.Budget `json:"budget,omitempty"`
-	// MemoryLimitBytes is the GPU memory that the guest may use; 0 is no limit. What it has taken
-	// beyond a lower limit stays its own until its programs give it back.
+	// MemoryLimitBytes is the GPU memory that the guest may use; 0 is no limit. Memory that it has
+	// taken beyond a lower limit stays its own until its programs give it back.
 	MemoryLimitBytes *uint64 `json:"memory_limit_bytes,omitempty"`
 	// Domain is the domain's new name, after a rename.
 	Domain *string `json:"domain,omitempty"`

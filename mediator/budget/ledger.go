@@ -2,10 +2,10 @@
 // budget's rules are package fairshare/quota's. The daemon makes one [Ledger]; schedulers charge it
 // each round by [Guest.Charge], which answers what the budgets mean for the guest.
 //
-// What was used is saved in one file, by guest and by owner, with each guest's running total at
-// that time. A guest that joins again with a greater total is charged the difference, so nothing is
-// lost between the last save and the end of a daemon that was killed, and nothing is charged twice.
-// A guest's key is the same in its next life, so ending a guest and starting it again grants nothing.
+// One file has the use by guest and by owner, with each guest's running total when it was saved. A
+// guest that joins again with a greater total is charged the difference, so nothing is lost between
+// the last save and the end of a daemon that was killed, and nothing is charged twice. A guest's key
+// is the same in its next life, so ending a guest and starting it again grants nothing.
 //
 // All methods may be called from any goroutine. Ledger.mu guards everything but the file, which
 // Ledger.saving guards and which is taken first.
@@ -159,15 +159,14 @@ func (g *Guest) Leave() {
 	}
 }
 
-// SetBudget changes the guest's budget. What it used in the present period counts if it had a
-// budget then.
+// SetBudget changes the guest's budget. Its use in the present period counts if it had a budget then.
 func (g *Guest) SetBudget(b quota.Budget) {
 	g.l.mu.Lock()
 	defer g.l.mu.Unlock()
 	g.budget = b
 }
 
-// SetOwner changes whose guest it is. What it used before stays the former owner's.
+// SetOwner changes whose guest it is. Earlier use stays the former owner's.
 func (g *Guest) SetOwner(owner string) {
 	g.l.mu.Lock()
 	defer g.l.mu.Unlock()

@@ -116,8 +116,8 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	return g, nil
 }
 
-// enter makes a guest that was adopted one of the daemon's, unless the daemon ends. What the guest
-// used while no daemon ran is billed before.
+// enter makes a guest that was adopted one of the daemon's, unless the daemon ends. The guest's use
+// while no daemon ran is billed before.
 func (s *Service) enter(g *guest) bool {
 	for billed := false; ; billed = true {
 		s.mu.Lock()

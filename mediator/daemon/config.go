@@ -24,8 +24,8 @@ import (
 	"vgpud/mediator/scheduler"
 )
 
-// Config is the daemon's configuration file, in YAML. What is left out has the default that the
-// field's comment names.
+// Config is the daemon's configuration file, in YAML. A field that is left out has the default that
+// its comment names.
 type Config struct {
 	// RunDir holds the sockets: /run/vgpud.
 	RunDir string `yaml:"run_dir"`
@@ -82,16 +82,16 @@ type ConfinementConfig struct {
 	CPUWeight int `yaml:"cpu_weight,omitempty"`
 }
 
-// What a guest's processes may use together by default. A context on a GPU takes a few hundred
+// By default a guest's processes may use this much together. A context on a GPU takes a few hundred
 // megabytes and some dozen threads, and a guest has up to 32 of them, beside its BAR2.
 const (
 	DefaultGuestMemoryBytes = 16 << 30
 	DefaultGuestProcesses   = 4096
 )
 
-// What of that can be configured. Below the least no context can be made, which a guest would see
-// as a GPU that does not work. Values beyond the most limit nothing: they exceed a host's memory
-// and the kernel's own limit of PIDs.
+// The least and the most that can be configured of that. Below the least no context can be made, which
+// a guest would see as a GPU that does not work. Values beyond the most limit nothing: they exceed a
+// host's memory and the kernel's own limit of PIDs.
 const (
 	minGuestMemoryBytes = 256 << 20
 	maxGuestMemoryBytes = 1 << 50

@@ -120,7 +120,7 @@ func (s *Service) settle(p *pendingVM, err error) error {
 	return fmt.Errorf("guest %q: %w", p.spec.Name, err)
 }
 
-// pendingVM is a guest that is being created. What it is to have is reserved for it.
+// pendingVM is a guest that is being created. Its part of the host is reserved for it.
 type pendingVM struct {
 	spec   api.VMSpec
 	device *device

@@ -1,8 +1,8 @@
 // Package daemon is the host service, `vgpud serve`: it reads the configuration, creates guests'
 // virtual GPUs, finds guests that an earlier daemon created, places guests on GPUs, follows libvirt
-// domains, saves what the next daemon needs, and implements the API and the metrics. Who may use a
-// GPU is decided by package scheduler, and carried out by the guests' own processes (mediator/vm
-// and mediator/executor), which the daemon starts but does not link.
+// domains, saves what the next daemon needs, and implements the API and the metrics. Package scheduler
+// decides which guest may use a GPU, and the guests' own processes (mediator/vm and mediator/executor)
+// carry that out; the daemon starts them but does not link them.
 //
 // The data path does not pass through the daemon. A guest's processes outlive it: they go on with
 // the verdicts they have, a suspension ends by itself once the daemon has been silent for two

@@ -112,7 +112,7 @@ func (f *follower) carryOut(c consequence) error {
 		_, err = f.service.UpdateVM(access.Self("libvirt"), c.guest, c.update)
 	}
 	if err == nil && c.granted != nil {
-		// What could not be granted is not saved, and tried again.
+		// A change that could not be granted is not saved, and tried again.
 		err = f.service.saveGranted(c.guest, c.pid, *c.granted)
 	}
 	if errors.Is(err, api.ErrNotFound) {
@@ -192,7 +192,7 @@ type domainState struct {
 func parseDomain(d libvirt.Domain) domainState {
 	s := domainState{name: d.Name, active: d.Active}
 	if d.XML != "" {
-		// What is wrong with the XML is a problem only if it has something of vgpud's.
+		// An error in the XML is a problem only if the domain has something of vgpud's.
 		s.account, _ = domain.AccountOf([]byte(d.XML))
 	}
 	if !domain.Concerns([]byte(d.XML)) {

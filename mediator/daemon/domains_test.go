@@ -151,7 +151,7 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	dom.XML = metadata("5")
 	happened(true)
 	weighs(5, "web")
-	// What the operator set holds while the metadata does not change.
+	// The operator's settings hold while the metadata does not change.
 	if _, err := d.client.UpdateVM(t.Context(), "web", api.VMUpdate{Weight: new(7.0)}); err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestGuestsFollowTheirDomain(t *testing.T) {
 	dom.XML = metadata("none")
 	happened(true)
 	weighs(7, "web")
-	// What changed while no daemon listened is found afterwards.
+	// A change while no daemon listened is found afterwards.
 	dom.XML, dom.Name = metadata("8"), "shop"
 	f.Connected(t.Context(), oneSource{dom})
 	weighs(8, "shop")

@@ -9,7 +9,8 @@ import (
 )
 
 // TestEngine: which engine placed a guest is known as long as the guest lives, over restarts of the
-// daemon, and of a guest that does not answer. What the guest has would be sold twice otherwise.
+// daemon, and of a guest that does not answer. Otherwise the guest's part of a GPU would be sold
+// twice.
 func TestEngine(t *testing.T) {
 	dir := runDir(t)
 	d := startDaemon(t, dir)

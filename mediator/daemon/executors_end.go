@@ -15,7 +15,7 @@ import (
 )
 
 // executorsEndLimit is how long a dead guest's executors may take to end, which they do when they
-// notice. What they have is granted anew after that, even if they are stuck. Tests have it last.
+// notice. After that their memory is granted anew, even if they are stuck. Tests have it last.
 var executorsEndLimit = 500 * time.Millisecond
 
 // awaitExecutors waits until the executors have ended that the guest's pages name. A page may name any

@@ -57,7 +57,7 @@ func (s *Service) exitOf(pid int) string {
 	return what
 }
 
-// What is said of a lost guest in addition to the reason: at first, and after a reboot of the host.
+// Texts about a lost guest in addition to the reason: at first, and after a reboot of the host.
 const (
 	mayGoOn = "; its VM may go on without the device: restart the VM, or forget the guest: vgpuctl delete vm %s"
 	hasGone = "; the host was booted since, which ended its VM: forget the guest: vgpuctl delete vm %s"

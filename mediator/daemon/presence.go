@@ -160,8 +160,8 @@ type launchesOf struct {
 	evictions launchqueue.Histogram
 }
 
-// status returns what there is to report about the guest at now, over all of its GPUs. What only one
-// GPU can tell, such as its share, is that of the GPU that it used most lately.
+// status returns what there is to report about the guest at now, over all of its GPUs. A value that
+// only one GPU can tell, such as the guest's share, is that of the GPU that it used most lately.
 //
 // Preconditions: Service.mu is held, so that the pages stay open.
 func (g *guest) status(now time.Duration) (sum scheduler.GuestStatus, launches launchesOf) {

@@ -58,7 +58,8 @@ func (s *Service) Reload(c Config) (fixed []string, err error) {
 	now.Budgets.Owners = c.Budgets.Owners
 	now.KernelTimeLimit, now.EvictionDeadline = c.KernelTimeLimit, c.EvictionDeadline
 	now.GPUs = slices.Clone(old.GPUs)
-	// What was carried out is stored after an error too, for the next file to be compared with.
+	// Changes that were carried out are stored after an error too, for the next file to be compared
+	// with.
 	defer s.config.Store(&now)
 	for _, d := range s.devices {
 		d.loop.SetEvictionDeadline(c.evictionDeadline())

@@ -66,7 +66,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("kernels of a guest made later may take %v", v.KernelTimeLimit)
 	}
 
-	// What was set meanwhile stays if the file does not change.
+	// Settings that were changed meanwhile stay if the file does not change.
 	none := "none"
 	if _, err := d.client.UpdateGPU(t.Context(), "gpu0", api.GPUUpdate{Policy: &none}); err != nil {
 		t.Fatal(err)

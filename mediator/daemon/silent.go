@@ -21,8 +21,8 @@ import (
 	guestproc "vgpud/mediator/vm"
 )
 
-// silentGuest is a guest of an earlier daemon that this one has not contacted: its process is
-// stopped, swapped out, or not the one that was saved. What it has stays reserved for it, and it is
+// silentGuest is a guest of an earlier daemon that this one has not contacted: its process is stopped,
+// swapped out, or not the one that was saved. Its part of the host stays reserved for it, and it is
 // suspended until it is contacted.
 type silentGuest struct {
 	name, dir string
@@ -230,7 +230,7 @@ func (s *Service) removeSilent(t *silentGuest) {
 		if err := t.saved.kill(); err != nil {
 			s.log.Error("end a guest that can't be contacted", "guest", t.name, "err", err)
 		}
-		// What they have on GPUs is kept for them until then.
+		// Their memory on GPUs is kept for them until then.
 		awaitEnds(s.log, t.name, executors)
 		if err := s.sandboxes.Release(t.saved.Spec.Sandbox); err != nil {
 			s.log.Warn("remove what a guest left", "guest", t.name, "err", err)

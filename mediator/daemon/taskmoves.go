@@ -74,8 +74,8 @@ func (s *Service) growTask(g *guest, w *ipc.Grow) {
 	}
 }
 
-// lookForQuietTasks looks, while tasks wait, which of those on GPUs have nothing to do. What the guests'
-// pages say may be anything: a guest that claims to have work keeps what it has.
+// lookForQuietTasks looks, while tasks wait, which of those on GPUs have nothing to do. The guests'
+// pages may say anything: a guest that claims to have work keeps what it has.
 func (s *Service) lookForQuietTasks() {
 	h, now := s.tasks, s.clock.Now()
 	var all []tasks.Task

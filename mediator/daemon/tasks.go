@@ -281,7 +281,7 @@ func (s *Service) handleTask(g *guest, m *ipc.Message) {
 	s.tasks.notify()
 }
 
-// submitTask has a context wait for a GPU. What the guest's process claims may be anything.
+// submitTask has a context wait for a GPU. The guest's process may claim anything.
 func (s *Service) submitTask(g *guest, k *ipc.Task) {
 	r := requestOf(k)
 	w := r.Encode()
@@ -380,8 +380,8 @@ func (s *Service) decideTasks() (waits bool) {
 	return waits
 }
 
-// carryOut tells a guest what was decided. What it is granted is saved before, so that the next
-// daemon grants it to nobody else.
+// carryOut tells a guest what was decided. A grant is saved before, so that the next daemon grants
+// that memory to nobody else.
 func (s *Service) carryOut(d *tasks.Decision) {
 	s.mu.RLock()
 	g := s.guests[d.Key.Guest]
@@ -451,7 +451,7 @@ func (s *Service) taskGPUs() []tasks.GPU {
 				pin(x.GPU, x.Memory, 0)
 			}
 		default:
-			// What a guest is promised is reserved. One without a limit is promised nothing.
+			// Memory that a guest is promised is reserved. One without a limit is promised nothing.
 			memory := p.memory
 			keep(p.gpu, memory == 0)
 			if memory == 0 && p.g != nil {

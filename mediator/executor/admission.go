@@ -13,7 +13,7 @@ import (
 // when it is ended its guest has used its time, and is suspended before the next one goes. Launches
 // of one context that run side by side count as one.
 //
-// What a context has there, and since when it waits for room, is on the control page: see
+// The control page says what each context has there, and since when it waits for room: see
 // [ipc.Admitter].
 type admission struct {
 	admitter *ipc.Admitter

@@ -164,7 +164,7 @@ func slice(shared []byte, offset, size uint64) ([]byte, error) {
 	return shared[offset : offset+size : offset+size], nil
 }
 
-// shut stops fetching and answering. What is on the GPU ends there, and is then accounted for: see
+// shut stops fetching and answering. Commands on the GPU end there, and are then accounted for: see
 // drained.
 func (ch *channel) shut() {
 	ch.closing = true
@@ -196,8 +196,8 @@ func (ch *channel) freeMemory() error {
 	return errors.Join(errs...)
 }
 
-// backlog reports whether the guest has work in the channel that is not on the GPU. What is behind
-// an event is none until that is reached.
+// backlog reports whether the guest has work in the channel that is not on the GPU. Commands behind an
+// event are none until the event is reached.
 func (ch *channel) backlog() bool {
 	if ch.job != nil && !ch.job.state.onGPU() || ch.second != nil && !ch.second.state.onGPU() {
 		return true

@@ -146,8 +146,8 @@ func eventAwait(c *command, _ *pending) error {
 	return err
 }
 
-// waitsForEvent reports whether the channel's next command waits for an event. What the event waits
-// for is counted where it is: in another channel, or nowhere if it is the guest's to trigger.
+// waitsForEvent reports whether the channel's next command waits for an event. The work that the event
+// waits for is counted where it is: in another channel, or nowhere if it is the guest's to trigger.
 func (ch *channel) waitsForEvent() bool {
 	e := &ch.fetched[ch.next]
 	op := abi.Opcode(e[0]) | abi.Opcode(e[1])<<8

@@ -144,7 +144,7 @@ type eventTurn struct {
 	since     time.Duration // when the turn began
 	started   uint64        // events, as of the look before
 	late      bool          // they have outstayed an eviction deadline
-	// What the newest look was at, so that Step sees when to look again.
+	// The state at the newest look, so that Step sees when to look again.
 	decided bool
 	seen    slotstate.State
 }

@@ -267,8 +267,8 @@ func (x *Executor) open(c ipc.Channel) error {
 	return nil
 }
 
-// Shut stops serving a channel. What it has put on the GPU ends there; nothing more is written to
-// its rings. The goroutine of Step calls done with the error.
+// Shut stops serving a channel. Its commands on the GPU end there; nothing more is written to its
+// rings. The goroutine of Step calls done with the error.
 func (x *Executor) Shut(index int, done func(error)) {
 	x.do(func() { done(x.shut(index)) })
 }

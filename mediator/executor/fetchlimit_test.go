@@ -66,8 +66,8 @@ func TestReadbackIsBehindTheKernel(t *testing.T) {
 			if evictions == 0 {
 				t.Fatal("it never left")
 			}
-			// A persistent kernel leaves no record. What the last run has done, which was not told
-			// to leave, is read on another channel.
+			// A persistent kernel leaves no record. The units of the last run, which was not told to
+			// leave, are read on another channel.
 			again, own := "launch read read ", w.channels[0].ops
 			if k.Form == abi.PreemptPersistent {
 				again = "launch read "

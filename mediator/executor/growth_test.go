@@ -73,7 +73,7 @@ func TestCommandWaitsForLargerGrant(t *testing.T) {
 	if c := g.receive(1)[0]; c.Status != abi.StatusOK {
 		t.Fatalf("with the memory granted: %v", c.Status)
 	}
-	// What is refused fails, and the next request is made again.
+	// An allocation that is refused fails, and the next request is made again.
 	for i := range 2 {
 		g.send(abi.Header{Op: abi.OpMemAlloc}, abi.Alloc{Size: 8 << 20})
 		want := r.wait(2 + i)

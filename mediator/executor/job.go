@@ -189,7 +189,7 @@ func (j *job) advance() (did bool) {
 func (j *job) step() bool {
 	x := j.ch.x
 	if x.poison != nil && (!j.state.onGPU() && j.state != preempted || x.o.Context.Fault() != nil) {
-		// What it wrote last may still be under way, in memory of its own.
+		// Its last write may still be under way, in memory of its own.
 		j.finish(x.status)
 		return true
 	}

@@ -70,7 +70,8 @@ func (r *rig) restore(f *os.File, closed ...int) {
 	}
 }
 
-// What was printed and never asked for does not grow with each move for ever: the newest stays.
+// TestPrintedIsBounded: output that is never asked for does not grow with each move for ever: the
+// newest stays.
 func TestPrintedIsBounded(t *testing.T) {
 	var printed []byte
 	for i := range 5 {

@@ -74,7 +74,8 @@ func TestUnwrittenContextOutlivesItsGPU(t *testing.T) {
 	}
 }
 
-// What a kernel or the GPU itself may have written is lost, and so is what was too much to keep.
+// TestWrittenContextIsLost: a context is lost if a kernel or the GPU itself may have written to it,
+// and if it was too much to keep.
 func TestWrittenContextIsLost(t *testing.T) {
 	for name, write := range map[string]func(g *guestEnd, at uint64){
 		"a kernel": func(g *guestEnd, at uint64) {

@@ -139,7 +139,7 @@ func TestTextures(t *testing.T) {
 	}
 }
 
-// What makes no sense is refused, with an error and nothing else.
+// TestBadTextures: requests that make no sense are refused, with an error and nothing else.
 func TestBadTextures(t *testing.T) {
 	r := newRig(t, gpu.ContextOptions{MemoryLimit: 8 << 20})
 	g := r.open()

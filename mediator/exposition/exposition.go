@@ -3,8 +3,8 @@
 // allocation for each series. For 1,000 guests client_golang takes several times as long, which
 // makes each series a message, sorts and checks them all.
 //
-// It is not for a program's own counters: client_golang's are fine for those. What is exposed here is
-// read from elsewhere when it is asked for.
+// It is not for a program's own counters: client_golang's are fine for those. The values here are read
+// from elsewhere when they are asked for.
 //
 // A [Source] describes its families and collects their samples into a [Sink]. The sinks are [Text],
 // and a Prometheus registry by [Collector], which serves the other formats and checks in tests what

@@ -51,10 +51,9 @@ type ControlPage struct {
 
 // pageLayout is the layout of the page in memory, up to its launch slots.
 //
-// Whoever writes a word of the page and then reads one that another process writes, where at least
-// one of the two must see the other's, writes it by Swap or another read-modify-write operation.
-// Outside Go's own memory the race detector's Store is a plain store, which a later load can
-// overtake.
+// A process that writes a word of the page and then reads one that another process writes, where at
+// least one of the two must see the other's, writes it by Swap or another read-modify-write operation.
+// Outside Go's own memory the race detector's Store is a plain store, which a later load can overtake.
 type pageLayout struct {
 	magic, version uint32
 	_              [lineBytes - 8]byte

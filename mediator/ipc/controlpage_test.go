@@ -271,7 +271,7 @@ func TestSlowDaemon(t *testing.T) {
 	daemon.Beat(beat)
 	want := func(what string, after time.Duration, want SuspendWord) {
 		t.Helper()
-		// What the file says is read anew.
+		// The file is read anew.
 		exec.suspension.next.Store(0)
 		if got := exec.SuspendWord(beat + after); got != want {
 			t.Errorf("%s: verdict %v after %v, want %v", what, got, after, want)

@@ -2,11 +2,11 @@
 // vm, one for each guest; and vgpud exec, one for each guest context. It carries no data between
 // guest and host.
 //
-// There are two channels. What must be fast and must survive the daemon is a word on the guest's
-// [ControlPage], a shared page that all of the guest's processes and the daemon map: the suspend
-// word, the daemon's heartbeat, and for each context its channel group, what it has fetched and
-// finished, and a futex to wake it by. What carries descriptors or happens once is a message on a
-// [Conn].
+// There are two channels. State that must be fast to reach and must survive the daemon is in words on
+// the guest's [ControlPage], a shared page that all of the guest's processes and the daemon map: the
+// suspend word, the daemon's heartbeat, and for each context its channel group, what it has fetched
+// and finished, and a futex to wake it by. News that carries descriptors or happens once is a message
+// on a [Conn].
 //
 // A guest never sees the page, but its processes can write anything to it. So a reader bounds each
 // word.

@@ -98,8 +98,8 @@ func (p *ControlPage) dropEventKernels(mask uint32) {
 	}
 }
 
-// EventKernels returns the guest's event kernels by number, and the sums. What an executor wrote is
-// bounded, and a name has nothing that can't be printed.
+// EventKernels returns the guest's event kernels by number, and the sums. Values that an executor
+// wrote are bounded, and a name has nothing that can't be printed.
 func (p *ControlPage) EventKernels() (all []EventKernel, sums EventSums) {
 	if !p.hasEvents() {
 		return nil, sums

@@ -180,9 +180,9 @@ const (
 // readAttempts bounds how often Read starts again because the launch went on meanwhile.
 const readAttempts = 8
 
-// Read reads the slot. It reports false if the slot has no launch, or one that is not ready yet, if
-// it kept changing, or if it has values that are impossible. What it returns belongs to one launch,
-// though it may have words of the state that the launch is about to enter.
+// Read reads the slot. It reports false if the slot has no launch, or one that is not ready yet, if it
+// kept changing, or if it has values that are impossible. The result belongs to one launch, though it
+// may have words of the state that the launch is about to enter.
 func (s *LaunchSlot) Read() (Launch, bool) {
 	if s.l == nil {
 		return Launch{}, false

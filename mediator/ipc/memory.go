@@ -12,10 +12,10 @@ const takeAttempts = 1 << 10
 // Memory is a guest's GPU memory limit, as one of the guest's contexts uses it. It implements
 // gpu.Budget.
 //
-// What each context has taken is a word in its slot, which only its executor writes; the sum never
-// exceeds the limit. When an executor dies vm frees the slot, and with it what the context had. The
-// limit is the guest's and not the context's, and is kept here and not in the GPU, because GPUs
-// other than the soft one don't know guests.
+// Each context's slot has a word for the memory that it has taken, which only its executor writes; the
+// sum never exceeds the limit. When an executor dies vm frees the slot, and with it what the context
+// had. The limit is the guest's and not the context's, and is kept here and not in the GPU, because
+// GPUs other than the soft one don't know guests.
 type Memory struct {
 	page  *ControlPage
 	own   *atomic.Uint64

@@ -8,7 +8,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestMemoryIsSharedByContexts: contexts take and give memory, and end. What is taken is always the
+// TestMemoryIsSharedByContexts: contexts take and give memory, and end. The memory taken is always the
 // plain sum, and never more than the limit.
 func TestMemoryIsSharedByContexts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -13,8 +13,8 @@ import (
 // Driver is the name of vgpud's driver, which the names of its attributes and capacities belong to.
 const Driver = "vgpud.internal"
 
-// Engine is the engine of guests that Kubernetes placed, in the daemon's API. What they have is
-// consumed by claims, and so not taken from what is offered.
+// Engine is the engine of guests that Kubernetes placed, in the daemon's API. Claims consume their
+// shares, so they are not taken from the offer.
 const Engine = "kubernetes"
 
 // The capacities of a device.

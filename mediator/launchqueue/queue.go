@@ -207,7 +207,7 @@ func (q *Queue) readGuest(now time.Duration, g *Guest, report func(Change)) {
 	}
 }
 
-// add begins to track the launch in a guest's slot. What it went through before is not reported.
+// add begins to track the launch in a guest's slot. Its earlier states are not reported.
 func (q *Queue) add(now time.Duration, g *Guest, gq *guestQueue, slot int, s ipc.Launch) *Launch {
 	l := new(Launch)
 	if n := len(q.spare); n > 0 {

@@ -47,8 +47,8 @@ func (a Allocation) Ours() bool {
 // GPUs', are an error that wraps [ErrNotGranted].
 //
 // An instance that is evacuated has an allocation on two hosts: Nova adds what it has here to what it
-// had on the host that died, and takes the latter back when that host returns. What it has of the
-// other host's GPUs is passed over then.
+// had on the host that died, and takes the latter back when that host returns. Its part of the other
+// host's GPUs is passed over then.
 func Grants(a Allocation, node string, gpus []string) ([]Grant, error) {
 	known := make(map[string]string, len(gpus))
 	for _, gpu := range gpus {

@@ -8,8 +8,8 @@ import (
 	"vgpud/mediator/capacity"
 )
 
-// EngineNova is the engine of guests that Nova placed, in the daemon's API. What they have is an
-// allocation in Placement, and so not reserved.
+// EngineNova is the engine of guests that Nova placed, in the daemon's API. Their shares are
+// allocations in Placement, and so not reserved.
 const EngineNova = "nova"
 
 // Offer is what a host wants Placement to have of one GPU.

@@ -166,8 +166,8 @@ func next(h Host, o Offer, s *State, id string) (Request, bool) {
 	r.Generation = p.Generation
 	inventories, traits := wantInventories(o, p), wantTraits(o, p)
 	changed := !maps.Equal(inventories, p.Inventories)
-	// Nothing is placed on a new provider before it has its traits, since it has no inventories. What
-	// is there is closed before anything else.
+	// Nothing is placed on a new provider before it has its traits, since it has no inventories. A
+	// provider that is there is closed before anything else.
 	if !slices.Equal(traits, sorted(p.Traits)) && (len(p.Inventories) == 0 || !changed) {
 		r.Kind, r.Traits = SetTraits, traits
 		return r, true

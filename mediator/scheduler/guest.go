@@ -114,7 +114,7 @@ type GuestOptions struct {
 // they take mu alone.
 type Guest struct {
 	o GuestOptions
-	// id and number are set by Add and guarded by the scheduler's roster lock. Who holds the
+	// id and number are set by Add and guarded by the scheduler's roster lock. A holder of the
 	// scheduler's mu or the guest's may read id, too: a guest is asked about before it is added.
 	id     fairshare.GuestID
 	number int // among the guests of its GPU, from 1 on

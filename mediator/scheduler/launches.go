@@ -206,8 +206,8 @@ func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 		}
 		s.settleEviction(guests, l, min(c.Took, mostCharged))
 	case launchqueue.Unresponsive:
-		// What it costs from here on is its own guest's, and not charged to the guest that it was
-		// evicted for.
+		// From here on its cost is its own guest's, and not charged to the guest that it was evicted
+		// for.
 		s.settleEviction(guests, l, 0)
 		ls.ledger.Requested(fairshare.Verdict{Action: fairshare.Evict, Guest: l.Guest, Launch: l.ID, For: l.Guest})
 		s.logOf(l).Warn("kernel does not leave the GPU when told")

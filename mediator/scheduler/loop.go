@@ -136,8 +136,8 @@ func (l *Loop) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		// After a failure nothing is shared until the GPU is opened again. What was to take the
-		// watcher's place is dropped then.
+		// After a failure nothing is shared until the GPU is opened again. The watcher's successor is
+		// dropped then.
 		if !failed && l.switchWatcher() {
 			continue
 		}
@@ -243,7 +243,7 @@ func (l *Loop) watchUntilEnd(ctx context.Context) (failed bool) {
 		return false
 	}
 	if lost, ok := o.device.(gpu.Losable); ok {
-		// What its registers show last stays there when its process is killed.
+		// Its registers keep their last values when its process is killed.
 		waiting.Go(func() {
 			select {
 			case <-lost.Lost():

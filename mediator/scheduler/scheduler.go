@@ -211,8 +211,8 @@ func (s *Scheduler) locked(f func([]*Guest)) {
 // Preconditions: s.mu is held.
 func (s *Scheduler) over() bool { return s.failed || s.stopped }
 
-// SetPolicy changes the policy. Who is suspended stays so until the next decision. If the policy is
-// the present one nothing changes, and what guests owe and are owed stays.
+// SetPolicy changes the policy. Suspended guests stay so until the next decision. If the policy is the
+// present one nothing changes, and what guests owe and are owed stays.
 func (s *Scheduler) SetPolicy(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -335,7 +335,7 @@ func TestFailingDriver(t *testing.T) {
 			s.clock.Advance(ms)
 			s.want(w)
 		}
-		// What isn't written down is not done.
+		// A call that isn't written down is not made.
 		if calls := s.driver.Calls(name(0)); len(calls) != 0 {
 			t.Errorf("the driver was asked to %v", calls)
 		}

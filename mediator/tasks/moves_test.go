@@ -138,7 +138,7 @@ func TestTasksGrow(t *testing.T) {
 	if d, ok := x.Grow(0, a, 101, open); !ok || d.Granted != 55 || d.Want != 101 {
 		t.Errorf("more than its guest may have: %+v, %v", d, ok)
 	}
-	// What others are promised there is not to be had, but elsewhere.
+	// Memory that others are promised there is not to be had, but elsewhere.
 	if d, ok := x.Grow(0, a, 90, []GPU{{Pinned: 30}, {}}); ok {
 		t.Fatalf("grows at once by %+v", d)
 	}
@@ -271,10 +271,10 @@ type contextModel struct {
 }
 
 // TestMovesProperty: contexts grow, idle, leave, stay and end in any order, and daemons miss what they
-// say for a while; limits are changed, and decisions can't be saved. What a context had when it left its
-// GPU it gets again. No GPU's memory is ever in use by more than it has, as the guests' processes know
-// it; and once nobody asks for more, every growth is answered and every context that wants a GPU gets
-// one, if those that have one end at last.
+// say for a while; limits are changed, and decisions can't be saved. A context gets again what it had
+// when it left its GPU. No GPU's memory is ever in use by more than it has, as the guests' processes
+// know it; and once nobody asks for more, every growth is answered and every context that wants a GPU
+// gets one, if those that have one end at last.
 func TestMovesProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const gpus = 2

@@ -7,8 +7,8 @@ import (
 
 // A spare is a context that a guest's process has made ahead, for a context to come. Its memory is lent:
 // it is what no task was granted and nobody else was promised, and where anybody needs it the spare is
-// told to end. What is decided about tasks does not depend on spares. Only the news that a task has
-// memory waits until the spares have ended that had it, for as long as a process takes to end.
+// told to end. Decisions about tasks do not depend on spares. Only the news that a task has memory waits
+// until the spares have ended that had it, for as long as a process takes to end.
 
 // MaxSpares bounds the spares on a GPU. Each takes a place among the contexts that a GPU can have.
 const MaxSpares = 16

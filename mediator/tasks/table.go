@@ -490,9 +490,9 @@ func (t *Table) Decide(now time.Duration, gpus []GPU) []Decision {
 	return t.settle(now, ds)
 }
 
-// apply has the queue know what of the GPUs is not for tasks; nil is nothing. What guests outside of
-// the queue have keeps tasks waiting and is no reason to refuse one, so it is nothing but while the
-// queue decides. It reports which GPUs are open.
+// apply has the queue know what of the GPUs is not for tasks; nil is nothing. Memory of guests outside
+// of the queue keeps tasks waiting and is no reason to refuse one, so the queue knows of it only while
+// it decides. It reports which GPUs are open.
 func (t *Table) apply(gpus []GPU) (open place.Set) {
 	if gpus != nil {
 		t.outside = append(t.outside[:0], gpus...)

@@ -76,9 +76,9 @@ func readRounds(path string) int {
 	return n
 }
 
-// TestKilled kills a process that records, again and again at random moments. What the next one
-// finds is never less than what the last one had said to be recorded, and never more than the guests
-// had used; and in the end each guest's sum is what the guest used.
+// TestKilled kills a process that records, again and again at random moments. The next one never finds
+// less than the last one had said to be recorded, nor more than the guests had used; and in the end
+// each guest's sum is what the guest used.
 func TestKilled(t *testing.T) {
 	const kills = 25
 	path := filepath.Join(t.TempDir(), "usage.sqlite")

@@ -206,7 +206,7 @@ func (r *Recorder) collect(samples []Sample, now time.Duration, at time.Time) {
 	if !r.meter.restored() {
 		return
 	}
-	// What was used since the last round belongs to the middle of that time.
+	// Use since the last round belongs to the middle of that time.
 	at = at.Add(-min(max(now-r.sampled, 0), Round) / 2)
 	over := make(map[string]bool, len(r.ended))
 	for i := range r.ended {
@@ -230,7 +230,7 @@ func (r *Recorder) collect(samples []Sample, now time.Duration, at time.Time) {
 // Preconditions: r.mu is held, and the marks are known.
 func (r *Recorder) take(s *Sample, now time.Duration, at time.Time) {
 	if !r.meter.known(s.Life) && r.store != nil && !r.store.existedAt(s.Began) {
-		// What the guest used before is in a database that is gone, or was never recorded.
+		// The guest's use before is in a database that is gone, or was never recorded.
 		r.backlog.mark(r.meter.skip(now, s))
 		return
 	}

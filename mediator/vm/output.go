@@ -38,8 +38,8 @@ type Output struct {
 }
 
 // CaptureOutput returns the pipe end to use as a process's standard error, which the caller closes
-// after the process's start. What the process writes is logged with what as the message, until End
-// or Close.
+// after the process's start. The process's output is logged with what as the message, until End or
+// Close.
 func CaptureOutput(log *slog.Logger, what string) (*Output, *os.File, error) {
 	from, to, err := os.Pipe()
 	if err != nil {

@@ -11,7 +11,7 @@
 // through a pointer. ret and exit return to the caller. Device functions that read these registers
 // are copied with the place as their first parameter.
 //
-// What the caller owes:
+// Duties of the caller:
 //
 //   - Lane l of a warp calls for threads whose number in their block (x first) is l modulo 32, and the threads of a warp of
 //     the kernel are lanes of one warp, which call together. They may return one by one.

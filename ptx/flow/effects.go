@@ -6,10 +6,9 @@ import (
 	"vgpud/ptx"
 )
 
-// Effects holds which registers the instructions of a function read and write. Registers are
-// numbers in Code.Regs; the carry flag is one more, followed by the state spaces of memory, each as
-// if it were one register (see [Effects.Space]). What is unknown of an instruction is
-// overestimated.
+// Effects holds which registers the instructions of a function read and write. Registers are numbers
+// in Code.Regs; the carry flag is one more, followed by the state spaces of memory, each as if it were
+// one register (see [Effects.Space]). Unknown effects of an instruction are overestimated.
 type Effects struct {
 	list []effect
 	regs int32
@@ -27,10 +26,9 @@ func (e *Effects) Reads(i int) []int32 { return e.list[i].reads }
 // Writes returns the registers that instruction i writes, always or only if its guard holds.
 func (e *Effects) Writes(i int) []int32 { return e.list[i].writes }
 
-// Space returns the number of a state space's memory: shared, local, param (what is passed to and
-// from functions) or global, which includes textures and surfaces. A generic address may be in any
-// except param. What never changes during a function, its own parameters and constants, is not
-// listed.
+// Space returns the number of a state space's memory: shared, local, param (what is passed to and from
+// functions) or global, which includes textures and surfaces. A generic address may be in any except
+// param. Memory that never changes during a function, its own parameters and constants, is not listed.
 func (e *Effects) Space(s ptx.Space) int32 { return e.regs + 1 + spaceNumber(s) }
 
 // Numbers returns how many numbers registers and spaces have.

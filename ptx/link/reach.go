@@ -8,8 +8,8 @@ import (
 )
 
 // reach finds what the result needs: kernels, variables that a host may look up, and all that these
-// refer to. A host may look up a variable that is local to its object, too: GCC's libgomp does. What
-// is needed and defined nowhere is an error.
+// refer to. A host may look up a variable that is local to its object, too: GCC's libgomp does. A
+// needed name that is defined nowhere is an error.
 func (l *linker) reach() {
 	for _, o := range l.objects {
 		for _, it := range o.module.Items {

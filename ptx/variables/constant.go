@@ -132,8 +132,8 @@ func (f *constants) isConstant(o *ptx.Operand) bool {
 	return o.Sym.Kind == ptx.SymReg && o.Sel == ptx.SelNone && f.sure[o.Sym.Index]
 }
 
-// mayBe reports whether an operand, or an element of it, may come from such an address. What an address operand
-// leads to is something else.
+// mayBe reports whether an operand, or an element of it, may come from such an address. The memory that an
+// address operand leads to is something else.
 func (f *constants) mayBe(o *ptx.Operand) bool {
 	if o.Kind == ptx.KindAddr {
 		return false

@@ -8,10 +8,9 @@
 // values need nothing: they were filled in when the original was loaded, addresses of variables
 // included.
 //
-// A variable in constant memory is read by its address in global memory (ld.const becomes ld.global,
-// cvta.const becomes cvta.global): the copy has no constant bank with that variable in it. So its
-// values come from global memory, and a kernel that stays on the GPU sees what was written to it meanwhile. What
-// this rests on:
+// A variable in constant memory is read by its address in global memory (ld.const becomes ld.global, cvta.const
+// becomes cvta.global): the copy has no constant bank with that variable in it. So its values come from global
+// memory, and a kernel that stays on the GPU sees what was written to it meanwhile. This rests on:
 //
 //   - PTX ISA 9.0, §5.1.4 and §6.4.1.1: a generic address is one in global memory unless it falls into the
 //     windows of the other spaces, so the address of a global variable is the same in both spaces.
@@ -22,8 +21,8 @@
 //
 // An address in constant space means something else in the copy than in the original. So none may come
 // from elsewhere, nor leave the function: constant.go follows each from where a variable is named to where
-// it is read, and refuses what it can't follow. What can't be bound is refused with a [Reason] from
-// a closed list.
+// it is read, and refuses what it can't follow. A kernel that can't be bound is refused with a [Reason]
+// from a closed list.
 //
 // The package is not for linking (ptx/link), and knows no GPU: the caller asks its driver. It runs
 // nothing, and has no locks: a module is one goroutine's.

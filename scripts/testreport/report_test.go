@@ -82,7 +82,7 @@ func TestProgress(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// What was sent is read before the ticks that follow it are.
+		// A line that was sent is read before the ticks that follow it are.
 		if _, err := io.WriteString(w, "\n"); err != nil {
 			t.Error(err)
 		}

@@ -159,8 +159,8 @@ func closeFDs(fds []int) {
 	}
 }
 
-// hungUp reports whether the peer has closed its end, or this one is closed. What the peer sent
-// before may still be unread.
+// hungUp reports whether the peer has closed its end, or this one is closed. Earlier messages of the
+// peer may still be unread.
 func (s *socket) hungUp() bool {
 	p := []unix.PollFd{{Events: unix.POLLRDHUP}}
 	var err error

@@ -21,7 +21,7 @@ type Ability struct {
 	// GPU is the GPU that the ability belongs to, or "" for the host.
 	GPU   string `json:"gpu,omitempty"`
 	State State  `json:"state"`
-	// What was found, or why the ability is not there.
+	// What is the ability as it was found, or why it is not there.
 	What string `json:"what"`
 	// Do is what an operator can do about it, or "" for nothing.
 	Do string `json:"do,omitempty"`

@@ -63,7 +63,7 @@ func testSchedule(t *testing.T, p *plane) {
 	p.place(t, "rest", 15, "4Gi")
 	p.checkSums(t)
 
-	// What waits gets the room that another leaves, and no other.
+	// A claim that waits gets the room that another leaves, and no other.
 	p.remove(t, fifty)
 	p.remove(t, sixties[2])
 	if fifth = p.awaitPlaced(t, fifth); fifth.node != sixties[2].node || fifth.device != sixties[2].device {
@@ -124,7 +124,7 @@ func testOffer(t *testing.T, p *plane) {
 	if w := p.place(t, "memory", 10, "5Gi"); w.device != "gpu0" && w.device != "gpu1" || w.node != n.name {
 		t.Errorf("10 shares and 5 GiB are given of %q", w.device)
 	}
-	// What claims were given is not taken from the offer, and what is free again is offered.
+	// The offer keeps the parts that claims were given, and gets back those that are free again.
 	for _, name := range []string{"local", "sure"} {
 		if err := n.host.Client.DeleteVM(t.Context(), name); err != nil {
 			t.Fatal(err)

@@ -54,7 +54,7 @@ func testDoctor(t *testing.T, p *plane) {
 	}
 	n.giveBack(t, w)
 
-	// What is wrong is needed, and named.
+	// The doctor names a failure, and says that the failed part is needed.
 	n.driver.kill(t)
 	out, err = exec.Command(n.program, "doctor", "--config", n.config()).CombinedOutput()
 	if exit := new(exec.ExitError); !errors.As(err, &exit) || exit.ExitCode() != 1 || !regexp.MustCompile(`(?m)^driver +- +no, needed`).Match(out) {

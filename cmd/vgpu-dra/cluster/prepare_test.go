@@ -109,7 +109,7 @@ func testPrepare(t *testing.T, p *plane) {
 		if memory := compute(t.Context(), t, n.socketOf(t, ids[0])); memory != v.MemoryLimitBytes {
 			t.Errorf("%s: the guest sees %d bytes, want %d", want.name, memory, v.MemoryLimitBytes)
 		}
-		// What claims have is Kubernetes' own account: the offer stays as it is.
+		// Kubernetes itself accounts for the parts that claims have: the offer stays as it is.
 		n.awaitOffer(t, n.all(1))
 		defer func() {
 			n.giveBack(t, w)

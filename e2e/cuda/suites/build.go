@@ -58,7 +58,7 @@ func (c *toolchain) build(ctx context.Context, t *test) (string, error) {
 			return "", errors.Join(os.WriteFile(failure, []byte(text), 0o644), &buildError{text})
 		}
 	}
-	// What isn't needed to run the program takes much room.
+	// Files that aren't needed to run the program take much room.
 	for _, name := range []string{"generator", "runtime.a"} {
 		os.Remove(filepath.Join(work, name))
 	}

@@ -223,7 +223,7 @@ func (w *worker) execute(ctx context.Context, t *test, dir, program string) (out
 	cmd.Env = append(w.c.env(w.c.library), append([]string{"VGPU_VFIO_USER=" + w.guest.Socket}, t.env...)...)
 	var b bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &b, &b
-	// What the test has started ends with it.
+	// Processes that the test has started end with it.
 	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	cmd.WaitDelay = time.Second

@@ -17,7 +17,7 @@ type test struct {
 	steps   []step
 	sources []string
 
-	// What the suite's directives say of the build; optimize comes before options.
+	// The options of the build by the suite's directives; optimize comes before options.
 	optimize []string
 	options  []string
 	extra    []string

@@ -62,7 +62,7 @@ func (f *File) builds() string {
 // missing returns the ids that have no row.
 func (f *File) missing() (ids []string) {
 	for _, t := range targets {
-		// What takes several GPUs has a file of its own.
+		// Rows that take several GPUs have a file of their own.
 		if f.Row(t.ID) == nil && !strings.HasPrefix(t.ID, "gpu_") {
 			ids = append(ids, "`"+t.ID+"`")
 		}

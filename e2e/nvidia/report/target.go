@@ -15,7 +15,7 @@ type Target struct {
 	// Least reports whether the value must be at least the goal; otherwise it must be at most the
 	// goal.
 	Least bool
-	// What describes the value for readers.
+	// What is a description of the value for readers.
 	What string
 }
 

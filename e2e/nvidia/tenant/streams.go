@@ -67,8 +67,8 @@ func (g *guest) eventKernel(ctx context.Context, j *job) (*driver.EventKernel, e
 	return g.events[0], nil
 }
 
-// stream carries out a request. What it returns counts as a run's result does, with events for
-// launches. Turnarounds are from rings until flags were seen.
+// stream carries out a request. Its result counts as a run's does, with events for launches.
+// Turnarounds are from rings until flags were seen.
 func (t *tenant) stream(ctx context.Context, s *Stream) (*Ran, error) {
 	g, ok := t.machine.(*guest)
 	if !ok {

@@ -163,8 +163,8 @@ func (b *browser) click(selector string) {
 	b.run(chromedp.ScrollIntoView(chromedp.CSS(selector)), chromedp.Click(chromedp.CSS(selector)))
 }
 
-// openDialog clicks a button until the dialog that it opens is there. What is drawn anew can move the
-// button between the moment at which it is found and the click, as under a person's hand.
+// openDialog clicks a button until the dialog that it opens is there. Elements that are drawn anew can
+// move the button between the moment at which it is found and the click, as under a person's hand.
 func (b *browser) openDialog(button string) {
 	b.t.Helper()
 	const open = `document.getElementById("change").open`

@@ -46,7 +46,7 @@ func (b *browser) expectAbsent() {
 	b.expect("404 (Not Found) http")
 }
 
-// forward forwards an address to a unix socket, as ssh does. Whoever uses it has this process's role.
+// forward forwards an address to a unix socket, as ssh does. Its users have this process's role.
 func forward(t *testing.T, socket string) (address string) {
 	t.Helper()
 	to := &url.URL{Scheme: "http", Host: "unused"}
@@ -145,7 +145,8 @@ func TestOperatorChanges(t *testing.T) {
 
 	b.until("the change among the events", `[...document.querySelectorAll("#events li")].some((e) => e.querySelector(".name").textContent === "a" && e.querySelector(".by").textContent.includes("uid"))`)
 
-	// What can't be is said beside the field, and what the daemon refuses in its words.
+	// An impossible value gets its error beside the field, and one that the daemon refuses gets the
+	// daemon's words there.
 	open()
 	for text, want := range map[string]string{"many": "want a number", "-1": "want a number", "": "want a number"} {
 		b.fill("#field-weight", text)

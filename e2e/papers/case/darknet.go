@@ -23,7 +23,7 @@ type network struct {
 	paper float64
 }
 
-// table5 are the networks. What busy is from:
+// table5 are the networks. The values of busy are from:
 //
 //	predict   15 ms a picture on the GPU; 60 ms to read, decode and scale it
 //	detect    2.5 ms a picture on the GPU; 100 ms to read and scale it, to draw boxes and write it

@@ -26,7 +26,7 @@ func TestW1IsTheModels(t *testing.T) {
 }
 
 // TestLiveFile: rows measured later take the place of older ones, in the order of the goals, and rows of
-// real GPUs come from the file of e2e/nvidia. What is missed keeps the reason that was found.
+// real GPUs come from the file of e2e/nvidia. A missed goal keeps the reason that was found.
 func TestLiveFile(t *testing.T) {
 	dir := t.TempDir()
 	slow := measured("begin_us", stat{mean: 5000}, 3)

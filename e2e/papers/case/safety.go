@@ -19,8 +19,8 @@ type mishap struct {
 	stuck int
 	// passed is the longest time for which a task was passed.
 	passed time.Duration
-	// What there was: tasks, growth, moves to another GPU, moves to the host, deaths of guests and
-	// lost GPUs.
+	// Counts of tasks, growth, moves to another GPU, moves to the host, deaths of guests and lost
+	// GPUs.
 	tasks, grown, moved, left, deaths, lost int
 }
 

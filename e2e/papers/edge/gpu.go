@@ -41,8 +41,8 @@ type gpuResults struct {
 }
 
 // takeGPU takes the rows out of a file that e2e/nvidia/run has written, and the parts of a launch out
-// of the log of a test of gpu/nvidia, and makes their page. What was taken over before stays if they
-// have nothing newer. log may be empty.
+// of the log of a test of gpu/nvidia, and makes their page. Rows that were taken over before stay if
+// they have nothing newer. log may be empty.
 func takeGPU(dir, from, log string) error {
 	f, err := goalSet.FromGPU(from, func(string) float64 { return 1 }, gpuWhys)
 	if err != nil {

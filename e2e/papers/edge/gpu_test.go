@@ -71,7 +71,7 @@ func TestTakeGPUInParts(t *testing.T) {
 	if err := take("a GPU", "on Monday", log, gpurows.NewRow("block_us", []float64{5}), faster); err != nil {
 		t.Fatal(err)
 	}
-	// What is of a guest's kernels has the id share_error there, and is none of EDGE's.
+	// The row of a guest's kernels has the id share_error there, and is none of EDGE's.
 	if err := take("a GPU", "on Tuesday", "", gpurows.NewRow("block_us", []float64{3}), gpurows.NewRow("share_error", []float64{0.7}), shares); err != nil {
 		t.Fatal(err)
 	}

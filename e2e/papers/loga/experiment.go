@@ -188,7 +188,7 @@ func (e experiment) run() (*outcome, error) {
 // guests, and its first round is that of a GPU that nobody uses, which is long and hardly polled.
 const warmUp = time.Second
 
-// PollEnded implements [accounting.Handler]. What a run shows is from one polling phase's end to
+// PollEnded implements [accounting.Handler]. A run's results are from one polling phase's end to
 // another's, since only then all time is billed.
 func (r *run) PollEnded(p *accounting.Phase) accounting.Plan {
 	plan := r.scheduler.PollEnded(p)
@@ -249,7 +249,7 @@ func (e experiment) runNEON(schedule bool) (*outcome, error) {
 }
 
 // runPublishedNEON carries the experiment out under NEON as it is published, which asks for its own
-// time. No guest is suspended for long unless schedule is set. What it charges is not reported, so
+// time. No guest is suspended for long unless schedule is set. Its charges are not reported, so
 // nothing is accounted.
 func (e experiment) runPublishedNEON(schedule bool) (*outcome, error) {
 	o := fairshare.Options{Sample: neon.PerChannels(e.channelsEach()).Alone}

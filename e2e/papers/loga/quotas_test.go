@@ -100,8 +100,8 @@ func TestGuarantees(t *testing.T) {
 	lacking, uneven := 0.0, 0.0
 	for i, out := range outs {
 		j := jobs[i]
-		// Of what the switches between contexts leave. What is accounted where polling is in one
-		// piece may be off by more than this is about.
+		// Of what the switches between contexts leave. Accounting with polling in one piece may be off
+		// by more than this is about.
 		got, times, all := 0.0, out.truth, time.Duration(0)
 		whole := j.e.watch.Piece < 0
 		if whole {

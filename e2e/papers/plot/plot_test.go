@@ -64,7 +64,7 @@ func TestDecades(t *testing.T) {
 	}
 }
 
-// What is not a number is null, and "-" in the table.
+// TestNotANumber: a value that is not a number is null, and "-" in the table.
 func TestNotANumber(t *testing.T) {
 	data, err := json.Marshal(figures[0].Rows[0])
 	if err != nil || string(data) != `{"name":"first","values":[1,null]}` {

@@ -74,7 +74,7 @@ func Build(m *ptx.Module, k *Kernel, find func(name string) (variables.Place, er
 	if k.Entries < 1 || k.Entries > abi.MaxEventEntries || k.ParamBytes > maxParams || k.Number < 0 || k.Number >= abi.MaxEventKernels {
 		return nil, fmt.Errorf("dispatcher of event kernel %d with %d entries of %d bytes: %w", k.Number, k.Entries, k.ParamBytes, gpu.ErrInvalidLaunch)
 	}
-	// What is known of constant memory helps to show that a kernel can be called, so that comes first.
+	// Constant memory comes first, since known values of it help to show that a kernel can be called.
 	made, reports, err := callable.Make(only(m, k.Name), callable.Options{})
 	if err != nil {
 		return nil, err

@@ -14,8 +14,8 @@
 // which shows as a gap between two polls. Before it parks it asks for kicks and looks at the doorbell
 // once more.
 //
-// The package is pure: it makes PTX, and says where the control block has what. Package nvidia
-// launches dispatchers. What a dispatcher reads may have been written by a hostile guest, whose kernels can also
-// overwrite the control block: the dispatcher itself reaches no more than its context does, and the host
-// checks what it finds in the block.
+// The package is pure: it makes PTX, and says where the control block has what. Package nvidia launches
+// dispatchers. A hostile guest may have written the words that a dispatcher reads, and its kernels can overwrite
+// the control block, too: the dispatcher itself reaches no more than its context does, and the host checks what
+// it finds in the block.
 package dispatch

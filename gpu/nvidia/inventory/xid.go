@@ -6,7 +6,7 @@ import "fmt"
 // Catalog" (for Ampere and newer): its immediate action, and its linkage with Xid 154.
 type Xid struct {
 	Number uint64
-	// What describes the error.
+	// What is a description of the error.
 	What string
 	// Ends reports whether the GPU can't be used after it, whatever caused it. Other errors affect
 	// one context, or are warnings.

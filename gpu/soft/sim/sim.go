@@ -206,7 +206,8 @@ func (s *Sim) AdvanceTo(t time.Duration) {
 	}
 }
 
-// SetSuspended stops or resumes the fetching of the guest's commands. What was fetched runs on.
+// SetSuspended stops or resumes the fetching of the guest's commands. Commands that were fetched run
+// on.
 func (g *Guest) SetSuspended(suspended bool) {
 	suspended = suspended || g.gone
 	switch now := g.s.m.Now(); {

@@ -146,8 +146,8 @@ func referenceBytes(v *ptx.Var) (uint64, bool) {
 // maxReferences is the maximum number of elements of an array of textures, samplers or surfaces.
 const maxReferences = 1 << 16
 
-// initialSampler sets the value of a sampler variable. What the initial value of a texture says is
-// known only once a texture is bound to it.
+// initialSampler sets the value of a sampler variable. A texture's initial value has its meaning only
+// once a texture is bound to the variable.
 func (l *loader) initialSampler(v *ptx.Var, at uint64) error {
 	if v.Type != ptx.SamplerRef {
 		return nil

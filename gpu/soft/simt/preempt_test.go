@@ -274,7 +274,7 @@ func TestPreemptedAtABarrier(t *testing.T) {
 	}
 }
 
-// What is no event is refused, and an event's fault is the block's.
+// TestPreemptRefuses: a block that is no event is refused, and an event's fault is the block's.
 func TestPreemptRefuses(t *testing.T) {
 	m := newMachine(t, eventKernel)
 	at, _ := m.alloc(4 * 64)

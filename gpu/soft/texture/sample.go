@@ -136,8 +136,8 @@ func (t *Texture) filter(data []byte, at [3]float32, layer int, v *Value) {
 	}
 }
 
-// Fetch reads the texel with the given indices. What is outside follows the address modes, where
-// wrap and mirror are clamp.
+// Fetch reads the texel with the given indices. Indices outside follow the address modes, where wrap
+// and mirror are clamp.
 func (t *Texture) Fetch(data []byte, at [3]int32, layer int64, v *Value) {
 	var i [3]int
 	for d := range t.Dims {

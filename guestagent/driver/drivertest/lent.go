@@ -15,9 +15,9 @@ import (
 	"vgpud/vfio/vfiouser"
 )
 
-// Shareable is a [Host] that an agent can share: its BARs are files. What tenants write to BAR0 is
-// not trapped. So their slots' registers are taken from the file when the agent writes a control
-// register, and every channel is rung periodically in place of doorbells.
+// Shareable is a [Host] that an agent can share: its BARs are files. Tenants' writes to BAR0 are not
+// trapped. So their slots' registers are taken from the file when the agent writes a control register,
+// and every channel is rung periodically in place of doorbells.
 type Shareable struct {
 	*Host
 	registers *os.File

@@ -86,7 +86,7 @@ const attemptsPer = 3
 // schedule asks for that many more measurements of the arm in this round.
 func (a *arm) schedule(times int) { a.remaining, a.attempts = times, attemptsPer*times }
 
-// SetWanted replaces the parameters. What was chosen for others is chosen anew, by what was measured
+// SetWanted replaces the parameters. Choices for other parameters are made anew, by what was measured
 // already and, of other candidates, by what a round measures.
 func (t *Tuner) SetWanted(p Parameters) {
 	if p = p.withDefaults(); p == t.params {

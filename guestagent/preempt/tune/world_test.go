@@ -86,7 +86,7 @@ func TestConverges(t *testing.T) {
 			}
 			return
 		}
-		// What noise may hide; half of the launches have none.
+		// The part that noise may hide; half of the launches have none.
 		const slack = 0.02
 		got, leaves := w.cost(last), p.leaves(last, w.task, w.shape.Tasks, w.slots)
 		if got > p.Overhead+slack {

@@ -22,7 +22,7 @@ const (
 	openedCommandLine = "commandline-content"
 )
 
-// What Define added when it still gave domains shared memory, which a virtual GPU does not need: it
+// Define added these when it still gave domains shared memory, which a virtual GPU does not need: it
 // does no DMA.
 const (
 	addedMemoryBacking = "memoryBacking"

@@ -99,7 +99,8 @@ func TestMonitorThatNeverAnswers(t *testing.T) {
 	}
 }
 
-// What ended the context before there is a connection is told, too.
+// TestDialTellsTheCause: the error names the cause of a context's end before there is a connection,
+// too.
 func TestDialTellsTheCause(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	late := errors.New("too late")

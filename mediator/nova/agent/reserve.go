@@ -85,8 +85,8 @@ func (a *Agent) Reserve(ctx context.Context, r reservation.Request) error {
 	return nil
 }
 
-// claim makes Placement reserve what an offer reserves, unless instances have a part of it. What they
-// have and what is reserved is of one generation, so that no instance gets it in between.
+// claim makes Placement reserve what an offer reserves, unless instances have a part of it. Both are
+// read and written in one generation, so that no instance gets a part in between.
 func (s *sync) claim(ctx context.Context, o nova.Offer) error {
 	id := nova.ProviderUUID(s.host.Node, o.GPU)
 	for range maxTries {

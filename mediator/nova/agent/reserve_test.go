@@ -45,7 +45,7 @@ func TestReserve(t *testing.T) {
 	if got := w.offered(t, node, "gpu0"); got != [2]int{100, 16384} {
 		t.Errorf("after refusals %v are offered", got)
 	}
-	// What is granted is reserved before the answer.
+	// A grant is reserved before the answer.
 	if err := w.agent.Reserve(t.Context(), guest("fits", 40)); err != nil {
 		t.Fatal(err)
 	}

@@ -57,7 +57,7 @@ func (a Arguments) Write(args []string, gid int) (err error) {
 		}
 	}
 	path, next := filepath.Join(a.dir(), argumentsName), filepath.Join(a.dir(), argumentsName+".new")
-	// What is there was left by an earlier call, or planted.
+	// A file that is there was left by an earlier call, or planted.
 	if err := root.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("write the arguments for QEMU: %w", err)
 	}

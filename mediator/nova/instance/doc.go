@@ -2,6 +2,6 @@
 // what Placement has granted an instance ([Lookup]), which virtual GPUs that means ([Terms]), and the
 // file of arguments that the emulator in QEMU's place reads ([Arguments]).
 //
-// A call of the hook is a process of its own, so nothing here is kept in memory. What Placement said
-// last of each instance is a file ([Known]), for the time when Placement can't be asked.
+// A call of the hook is a process of its own, so nothing here is kept in memory. A file ([Known])
+// keeps Placement's last answer about each instance, for the time when Placement can't be asked.
 package instance

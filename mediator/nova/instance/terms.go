@@ -14,8 +14,9 @@ import (
 // Share says what an instance's share of a GPU gives it.
 type Share string
 
-// What a share may give. Shares are of a hundred, so with weights alone an instance gets at least its
-// share of a GPU whose guests are all placed by shares; with a guarantee, whatever others weigh.
+// The values that a share may give. Shares are of a hundred, so with weights alone an instance gets at
+// least its share of a GPU whose guests are all placed by shares; with a guarantee, whatever others
+// weigh.
 const (
 	ShareBoth      Share = "weight+guarantee"
 	ShareWeight    Share = "weight"
@@ -34,8 +35,8 @@ func (s Share) Check() error {
 // specPrefix starts the extra specs that set terms.
 const specPrefix = "vgpud:"
 
-// Settings are the settings of a virtual GPU that flavors may have: attributes of <vgpud:gpu>. What
-// Placement promises is not among them.
+// Settings are the settings of a virtual GPU that flavors may have: attributes of <vgpud:gpu>.
+// Placement's promises are not among them.
 var Settings = []string{"priority", "cap", "budget", "latency", "kernel-time-limit", "bar2"}
 
 // Flavors are settings of flavors by name, for releases of Nova that do not tell extra specs.

@@ -82,7 +82,7 @@ func (s EventState) String() string { return nameOf(uint32(s), eventStateNames, 
 // An EventFlag is the completion flag of a queue's entry (EDGE §III.B).
 type EventFlag uint32
 
-// The flags. Whoever launches events sets an entry free and busy, the host sets it done.
+// The flags. The device that launches events sets an entry free and busy, the host sets it done.
 const (
 	EventFree EventFlag = 0 // nothing is under way
 	EventBusy EventFlag = 1 // its event was, or is about to be, rung for

@@ -21,8 +21,8 @@ var CompletionFields = []Field{
 	{"value0", completionValues, 8}, {"value1", completionValues + 8, 8}, {"value2", completionValues + 16, 8},
 }
 
-// FormFields is the payload of each form, in the order of its type's fields. What a form does not
-// name is zero.
+// FormFields is the payload of each form, in the order of its type's fields. Bytes that a form does
+// not name are zero.
 var FormFields = map[Form][]Field{
 	FormEmpty:  nil,
 	FormHandle: {{"handle", 16, 8}},

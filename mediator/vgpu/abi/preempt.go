@@ -99,7 +99,7 @@ func DecodePreempt(a *Attribute) (Preempt, error) {
 // is aligned to 8.
 const PreemptArgsBytes = 96
 
-// Layout of the appended parameter. What follows word is zero.
+// Layout of the appended parameter. The bytes behind word are zero.
 const (
 	preemptControl  = 0  // u64
 	preemptList     = 8  // u64

@@ -4,6 +4,6 @@
 //
 // The jobs are those of the simulation in [vgpud/e2e/papers/case], scaled: w1.json has them as they are
 // there, and a test beside the simulation compares it. Memory is allocated and copied, kernels compute
-// and are checked, and host work is waited for. What the simulation calls a process, half a second before
-// anything else, is left out: here there are processes.
+// and are checked, and host work is waited for. The half second that the simulation has for the start of
+// a process is left out: here there are processes.
 package live

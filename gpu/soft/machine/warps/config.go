@@ -25,9 +25,9 @@ type Config struct {
 	Table int
 }
 
-// TableII is the GPU of the paper's table II. What the table leaves open is about GPGPU-Sim's model
-// of a GTX 480, which the authors used: two schedulers, the buffer, latencies. The memory is two
-// channels of DDR3-1600, since the table says that CPU and GPU share gem5's.
+// TableII is the GPU of the paper's table II. Values that the table leaves open are about those of
+// GPGPU-Sim's model of a GTX 480, which the authors used: two schedulers, the buffer, latencies. The
+// memory is two channels of DDR3-1600, since the table says that CPU and GPU share gem5's.
 var TableII = Config{
 	Cores: 16, Blocks: 16, Threads: 2048, Registers: 65536, SharedBytes: 48 << 10,
 	Schedulers: 2, Buffer: 2,

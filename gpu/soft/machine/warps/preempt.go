@@ -35,7 +35,7 @@ func (r Reason) String() string {
 // once what they can.
 type Left uint8
 
-// What may be left.
+// The parts of a warp's state that may be left.
 const (
 	Nothing   Left = iota
 	LoadLeft       // a load, which a later instruction that has ended or will keeps from being dropped
