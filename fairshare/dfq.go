@@ -21,11 +21,10 @@ import "time"
 // which it had no work. And if quiet time is measured, the verdict is revised at the end of a quiet
 // phase, to resume guests earlier.
 //
-// A suspended guest is not only kept from the GPU: its launches on the GPU are evicted if they
-// leave when told and would probably stay for longer than an eviction costs. The guest's own lead
-// makes that necessary, and the guest pays: the time that leaving and relaunching takes is measured
-// as its own GPU time. What evictions for its sake cost others is charged to it as well
-// ([Guest].Charged).
+// A suspended guest is not only kept from the GPU: its launches on the GPU are evicted if they leave
+// when told and would probably stay for longer than an eviction costs. The guest's own lead makes that
+// necessary, and the guest pays: the time that leaving and relaunching takes is measured as its own
+// GPU time. The cost of evictions for its sake to others is charged to it as well ([Guest].Charged).
 //
 // Where kernels run to their end, others also wait for guests that pause if these could use nearly
 // their part: see classify, chargeAll and leeway.

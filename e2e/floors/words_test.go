@@ -39,6 +39,10 @@ var retired = map[string]string{
 // spoken are openings of comments that Go does not have: "X is whether" for "X reports whether".
 var spoken = regexp.MustCompile(`^// \w+(\(\))? ((is|are) (whether|for how long|who|whom|whose)|(says|tells) (whether|who|whom))\b`)
 
+// nounClause matches a sentence that opens with a noun clause: "What was freed stays" for "Freed memory
+// stays". The comment of a field named What is none.
+var nounClause = regexp.MustCompile(`(?:^|[.;:!)] )((?:What|Who|Whoever) [^.;:?]*[.;:?]?)`)
+
 // TestWords checks the Go files of the module for retired names and for comments that open in a
 // way that Go's do not.
 func TestWords(t *testing.T) {
@@ -71,6 +75,13 @@ func checkWords(t *testing.T, path string) {
 	for _, group := range file.Comments {
 		if spoken.MatchString(group.List[0].Text) {
 			t.Errorf("%s: %q: say \"reports whether\", or name the thing", fset.Position(group.Pos()), group.List[0].Text)
+		}
+		for paragraph := range strings.SplitSeq(group.Text(), "\n\n") {
+			for _, m := range nounClause.FindAllStringSubmatch(strings.ReplaceAll(paragraph, "\n", " "), -1) {
+				if !strings.HasSuffix(m[1], "?") && !strings.HasPrefix(m[1], "What is a ") && !strings.HasPrefix(m[1], "What is the ") {
+					t.Errorf("%s: %q: name the thing", fset.Position(group.Pos()), m[1])
+				}
+			}
 		}
 	}
 }

@@ -38,8 +38,8 @@ import (
 //   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound. A
 //     thread that is alone reaches it by itself, if no other branch that depends on them leaves the loop.
 //
-// Locks do count: where a lock is awaited, nothing shows that its holder releases it. What counts
-// is either proven to look back (lookback.go), or the kernel is refused. The list is short on
+// Locks do count: where a lock is awaited, nothing shows that its holder releases it. A wait that
+// counts is either proven to look back (lookback.go), or the kernel is refused. The list is short on
 // purpose; what is not on it may be sound, too.
 
 // None of this is asked of kernels that GCC made of a region in OpenMP or OpenACC, see offloaded.

@@ -75,7 +75,7 @@ func residentKernels(v *api.VM) (n int) {
 
 var vmMetrics = []metric[api.VM]{
 	vmMetric("share_ratio", "The guest's part of the compute time that all guests used lately; compare it with the busy ratio, which is of the GPU's time.", gauge, func(v *api.VM) float64 { return v.Share }),
-	vmMetric("entitled_ratio", "What the guest's weight, cap and guarantee entitle it to among the active guests.", gauge, func(v *api.VM) float64 { return v.Entitled }),
+	vmMetric("entitled_ratio", "The part of the GPU to which the guest's weight, cap and guarantee entitle it among the active guests.", gauge, func(v *api.VM) float64 { return v.Entitled }),
 	vmMetric("lost", "Whether the guest's virtual GPU was lost; its counters stay as they were.", gauge, func(v *api.VM) float64 { return boolValue(v.Lost != "") }),
 	vmMetric("memory_limit_bytes", "GPU memory that the guest may use; 0 without a limit.", gauge, func(v *api.VM) float64 { return float64(v.MemoryLimitBytes) }),
 	vmMetric("kernel_time_limit_seconds", "GPU time after which a kernel of the guest is ended; 0 without a limit.", gauge, func(v *api.VM) float64 { return v.KernelTimeLimit.Seconds() }),
@@ -87,7 +87,7 @@ var vmMetrics = []metric[api.VM]{
 	vmMetric("budget_soft_seconds", "The soft limit of the guest's budget; 0 without one.", gauge, func(v *api.VM) float64 { return budgetOf(v.Budget).Budget.Soft.Seconds() }),
 	vmMetric("budget_hard_seconds", "The hard limit of the guest's budget; 0 without one.", gauge, func(v *api.VM) float64 { return budgetOf(v.Budget).Budget.Hard.Seconds() }),
 	vmMetric("budget_level", "How much of the guest's budget is used: 0 within its limits, 1 over the soft one, 2 over the hard one.", gauge, func(v *api.VM) float64 { return float64(budgetOf(v.Budget).Level) }),
-	vmMetric("budget_sanction", "What the budgets of the guest and its owner mean for it now: 0 nothing, 1 it is throttled, 2 it is held.", gauge, func(v *api.VM) float64 { return float64(v.Sanction) }),
+	vmMetric("budget_sanction", "The state of the guest by its budget and its owner's: 0 nothing, 1 it is throttled, 2 it is held.", gauge, func(v *api.VM) float64 { return float64(v.Sanction) }),
 	vmMetric("suspensions_total", "Times the guest's channels were suspended.", counter, func(v *api.VM) float64 { return float64(v.Suspensions) }),
 	vmMetric("suspended_seconds_total", "Time for which the guest's channels were suspended.", counter, func(v *api.VM) float64 { return v.SuspendedSeconds }),
 	vmMetric("unaccounted_seconds_total", "The most compute time beyond the recorded GPU time that the guest can have used while no daemon ran.", counter, func(v *api.VM) float64 { return v.UnaccountedSeconds }),

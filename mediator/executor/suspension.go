@@ -2,8 +2,8 @@ package executor
 
 import "time"
 
-// suspension is the newest suspension of the guest, on the GPU's clock. What a launch runs in it is
-// charged although the daemon may not have sampled it (LoGA §4.3).
+// suspension is the newest suspension of the guest, on the GPU's clock. A launch's time in it is
+// charged although the daemon may not have sampled that (LoGA §4.3).
 type suspension struct {
 	on       bool
 	from, to time.Duration

@@ -93,7 +93,7 @@ type SuspendWord uint32
 const (
 	// Run lets the guest's executors fetch commands.
 	Run SuspendWord = iota
-	// Suspend stops them. What they have put on the GPU runs on (LoGA §4.3).
+	// Suspend stops them. Their commands on the GPU run on (LoGA §4.3).
 	Suspend
 )
 

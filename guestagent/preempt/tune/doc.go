@@ -10,10 +10,10 @@
 // A kernel that ends within the wanted latency stays as it is.
 //
 // A [Tuner] chooses before each launch ([Tuner.Pick]) and learns how long the launch took
-// ([Tuner.Observe]). It first measures the original, then each candidate a few times, alternately,
-// and those that decide the choice more often; then it keeps the best and measures again now and
-// then: one launch in [Parameters.Again] is spent on measuring. What it learned can be saved and
-// restored ([Tuner.Record], [Tuner.Recall]); package tune/cache keeps it on disk.
+// ([Tuner.Observe]). It first measures the original, then each candidate a few times, alternately, and
+// those that decide the choice more often; then it keeps the best and measures again now and then: one
+// launch in [Parameters.Again] is spent on measuring. Its knowledge can be saved and restored
+// ([Tuner.Record], [Tuner.Recall]); package tune/cache keeps it on disk.
 //
 // The package is pure: no clock, no goroutine, no I/O. Its values are used by one goroutine at a
 // time.

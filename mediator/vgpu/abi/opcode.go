@@ -5,8 +5,8 @@ import "fmt"
 // An Opcode says which command an entry is.
 type Opcode uint16
 
-// The commands, in groups of sixteen with room to grow. Zeroed memory is never a command. What each
-// takes and answers is in docs/device.md.
+// The commands, in groups of sixteen with room to grow. Zeroed memory is never a command.
+// docs/device.md says what each takes and answers.
 const (
 	OpInvalid Opcode = 0x00
 	OpNop     Opcode = 0x01 // nothing; completes in order
