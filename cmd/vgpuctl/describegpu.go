@@ -126,13 +126,7 @@ func guestsOn(g *api.GPU, vms []api.VM) section {
 	s := section{head: "Guests"}
 	for i := range vms {
 		v := &vms[i]
-		contexts, there := v.Contexts, v.GPU == g.Name
-		for _, on := range v.OnGPUs {
-			if on.GPU == g.Name {
-				contexts, there = on.Contexts, on.Contexts > 0
-			}
-		}
-		if there {
+		if contexts, there := v.On(g.Name); there {
 			plural := "s"
 			if contexts == 1 {
 				plural = ""

@@ -111,16 +111,18 @@ func (d *drain) say(format string, args ...any) error {
 	return err
 }
 
-// left describes the guests that have contexts on the GPU.
+// left describes the guests that have contexts on the GPU, or may have some.
 func (d *drain) left() (guests []string, err error) {
 	vms, err := ask(d.c, d.o, (*api.Client).VMs)
-	for _, v := range vms {
-		if v.GPU == d.gpu && v.Contexts > 0 {
-			contexts := "contexts"
-			if v.Contexts == 1 {
-				contexts = "context"
-			}
-			guests = append(guests, fmt.Sprintf("%s (%d %s)", v.Name, v.Contexts, contexts))
+	for i := range vms {
+		v := &vms[i]
+		switch contexts, there := v.On(d.gpu); {
+		case there && v.Silent != "":
+			guests = append(guests, v.Name+" (does not answer)")
+		case contexts == 1:
+			guests = append(guests, v.Name+" (1 context)")
+		case contexts > 0:
+			guests = append(guests, fmt.Sprintf("%s (%d contexts)", v.Name, contexts))
 		}
 	}
 	return guests, err

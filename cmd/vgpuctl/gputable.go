@@ -46,6 +46,8 @@ func gpuStatus(g api.GPU) string {
 		status = "unhealthy"
 	}
 	switch {
+	case g.Drained:
+		status += ",drained"
 	case g.Draining:
 		status += ",draining"
 	case g.Cordoned:

@@ -232,6 +232,7 @@ func (h *fixedHost) UpdateGPU(_ access.Caller, name string, u api.GPUUpdate) (ap
 			h.vms[i].Contexts = 0
 		}
 	}
+	h.gpu.Drained = h.gpu.Draining && !slices.ContainsFunc(h.vms, func(v api.VM) bool { return v.Contexts > 0 })
 	return h.gpu, nil
 }
 

@@ -151,6 +151,26 @@ type VM struct {
 	Confinement *Confinement `json:"confinement,omitempty"`
 }
 
+// On returns how many contexts the guest has on a GPU, and reports whether it is a guest of that GPU: a
+// guest that floats is one where it has contexts. A guest that does not answer may have any number, on
+// each GPU that it may use.
+func (v *VM) On(gpu string) (contexts int, there bool) {
+	if !v.Float {
+		there = v.GPU == gpu
+		if there {
+			contexts = v.Contexts
+		}
+		return contexts, there
+	}
+	for i := range v.OnGPUs {
+		if v.OnGPUs[i].GPU == gpu {
+			contexts = v.OnGPUs[i].Contexts
+			there = contexts > 0 || v.Silent != ""
+		}
+	}
+	return contexts, there
+}
+
 // ErrorReasons counts failed commands by reason.
 type ErrorReasons struct {
 	Request   uint64 `json:"request"`    // the command can't be carried out as it is
@@ -216,9 +236,11 @@ type GPU struct {
 	Healthy bool   `json:"healthy"`
 	Problem string `json:"problem,omitempty"`
 	// Cordoned reports whether no guest is created on the GPU, and Draining whether in addition no
-	// guest gets a context there and those without one are moved to other GPUs.
+	// guest gets a context there and those without one are moved to other GPUs. Drained reports whether
+	// no guest has a context there any more.
 	Cordoned bool `json:"cordoned"`
 	Draining bool `json:"draining"`
+	Drained  bool `json:"drained,omitempty"`
 	// EventKernels reports whether guests are offered event kernels on the GPU. Those that float are not.
 	EventKernels bool `json:"event_kernels,omitempty"`
 	// LostVMs counts guests whose virtual GPU was lost since the daemon started.

@@ -170,8 +170,18 @@ func TestDrain(t *testing.T) {
 			return false
 		})
 	}
+	drained := func() bool {
+		g, err := d.service.GPU("gpu0")
+		if err != nil || !g.Draining {
+			t.Fatalf("gpu0 is %+v, %v", g, err)
+		}
+		return g.Drained
+	}
 	refused("by the daemon that was asked")
 	j.works()
+	if drained() {
+		t.Error("drained, with a guest's context there")
+	}
 	d.stop()
 	d = startDaemon(t, dir)
 	refused("after the daemon started anew")
@@ -183,6 +193,9 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the contexts end", func() bool { return d.vm("a").Contexts == 0 })
+	if !drained() {
+		t.Error("not drained, though no guest has a context there")
+	}
 	if v := d.vm("a"); !v.Attached {
 		t.Errorf("the VMM is gone, too: %+v", v)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -74,6 +75,29 @@ func (d *drainer) movable(now time.Duration) (all []*guest) {
 		}
 	}
 	return all
+}
+
+// inUse reports whether guests have contexts on a GPU. One that does not answer may have some.
+func (s *Service) inUse(d *device) bool {
+	s.mu.RLock() // so that the pages stay open
+	defer s.mu.RUnlock()
+	for _, g := range s.guests {
+		if p := g.onDevice(d); p != nil && p.sched.Activity().Contexts > 0 {
+			return true
+		}
+	}
+	for _, t := range s.silent {
+		v, silent := t.vm()
+		if _, there := v.On(d.config.Name); silent && there {
+			return true
+		}
+	}
+	return false
+}
+
+// allDrained reports whether all GPUs of the guest are being drained.
+func (g *guest) allDrained() bool {
+	return !slices.ContainsFunc(g.all(), func(p *presence) bool { return !p.device.cordonNow().Draining })
 }
 
 // errAttached says that a VMM has connected meanwhile.

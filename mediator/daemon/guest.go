@@ -277,7 +277,7 @@ func (g *guest) vm(now time.Duration, counts map[*device]gpu.Counts) api.VM {
 		Control: g.control(), Peer: apiPeer(g.spec.Peer), Confinement: apiConfinement(g.spec.Sandbox),
 	}
 	v.EventKernels, v.Events, v.EventsDropped, v.EventsStray = g.eventKernels()
-	v.HeldBack = heldBack(&st, v.Attached && g.device.cordonNow().Draining)
+	v.HeldBack = heldBack(&st, v.Attached && g.allDrained())
 	v.Budget, v.OwnerBudget = g.budget.Status()
 	for _, id := range st.Groups {
 		v.Groups = append(v.Groups, uint16(id))

@@ -168,6 +168,7 @@ func (s *Service) GPU(name string) (api.GPU, error) {
 // showGPU returns a GPU as the API shows it.
 func (s *Service) showGPU(d *device) api.GPU {
 	g := d.gpu()
+	g.Drained = g.Draining && !s.inUse(d)
 	s.tasks.locked(func(t *tasks.Table) {
 		i := s.tasks.index(d.config.Name)
 		g.GrantedBytes = t.Granted(i)

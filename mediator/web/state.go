@@ -20,6 +20,7 @@ type GPU struct {
 	Problem     string `json:"problem,omitempty"`
 	Cordoned    bool   `json:"cordoned"`
 	Draining    bool   `json:"draining"`
+	Drained     bool   `json:"drained,omitempty"`
 	// Busy is the part of the last five seconds in which it executed.
 	Busy              float64  `json:"busy"`
 	SwitchesPerSecond float64  `json:"switches_per_second"`
@@ -164,7 +165,7 @@ func workReason(v *api.VM, share float64) string {
 func gpuOf(g *api.GPU, mean observation, switches float64) GPU {
 	out := GPU{
 		Name: g.Name, Model: g.Model, Kind: g.Kind, Policy: g.Policy, SMs: g.SMs, MemoryBytes: g.MemoryBytes, VMs: g.VMs,
-		Healthy: g.Healthy, Problem: g.Problem, Cordoned: g.Cordoned, Draining: g.Draining, Busy: g.BusyRatio, SwitchesPerSecond: switches,
+		Healthy: g.Healthy, Problem: g.Problem, Cordoned: g.Cordoned, Draining: g.Draining, Drained: g.Drained, Busy: g.BusyRatio, SwitchesPerSecond: switches,
 		Source: g.AccountingSource, SourceReason: g.AccountingSourceReason,
 		Evictions: g.Evictions.Count, EvictionP50: g.Evictions.P50, EvictionP99: g.Evictions.P99,
 	}

@@ -21,7 +21,7 @@ function make() {
 function update(card, g, state, changes) {
   set(card.querySelector("bdi"), shown(g.name));
   const word = card.querySelector(".state");
-  const kept = g.draining ? "draining" : g.cordoned ? "cordoned" : "";
+  const kept = g.drained ? "drained" : g.draining ? "draining" : g.cordoned ? "cordoned" : "";
   const [text, tone] = !g.healthy ? ["failed", "bad"] : kept ? [kept, "warn"] : g.busy > 0.02 ? ["busy", "good"] : ["idle", "calm"];
   set(word, text);
   attribute(word, "data-state", tone);
