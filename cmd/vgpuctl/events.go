@@ -25,7 +25,7 @@ import (
 const reconnectEvery = time.Second
 
 func newEvents(o *options) *cobra.Command {
-	f := output.Format{Kinds: []string{"table", "wide", "json"}}
+	f := newFormat()
 	var chosen eventChoice
 	var follow bool
 	var since string
@@ -57,7 +57,7 @@ error.`,
 			if err != nil {
 				return err
 			}
-			p := eventPrinter{w: c.OutOrStdout(), f: &f, table: output.Table{NoHeaders: f.NoHeaders}, chosen: &chosen}
+			p := eventPrinter{streamPrinter: newStreamPrinter(c.OutOrStdout(), &f, &eventTable), chosen: &chosen}
 			if !follow {
 				return eventTable.print(p.w, &f, slices.DeleteFunc(all, func(e events.Event) bool { return !chosen.has(&e) }))
 			}
@@ -150,12 +150,9 @@ func details(e events.Event) string {
 	return strings.Join(all, " ")
 }
 
-// eventPrinter prints events that are followed. Under the headings of the first ones, each event is
-// a row; as JSON it is an object.
+// eventPrinter prints events that are followed.
 type eventPrinter struct {
-	w      io.Writer
-	f      *output.Format
-	table  output.Table
+	streamPrinter[events.Event]
 	chosen *eventChoice
 	last   string // the id of the last event, printed or not
 	err    error  // of printing
@@ -167,16 +164,8 @@ func (p *eventPrinter) print(all ...events.Event) error {
 		p.last = e.ID
 	}
 	all = slices.DeleteFunc(slices.Clone(all), func(e events.Event) bool { return !p.chosen.has(&e) })
-	if p.f.Kind != "json" {
-		heads, rows := eventTable.rows(p.f, eventColumns, all)
-		return p.table.Write(p.w, heads, rows)
-	}
-	for _, e := range all {
-		if err := output.JSON(p.w, e); err != nil {
-			return err
-		}
-	}
-	return nil
+	heads, rows := eventTable.rows(p.f, eventColumns, all)
+	return p.streamPrinter.print(heads, rows, all)
 }
 
 // follow prints the events and those that happen after them, until ctx ends. It connects again if

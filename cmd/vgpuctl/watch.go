@@ -17,7 +17,7 @@ func watch[T any](ctx context.Context, w io.Writer, f *output.Format, t *table[T
 	if every <= 0 {
 		return cli.Usagef("interval %v: want more than 0", every)
 	}
-	p := watchPrinter[T]{w: w, f: f, t: t, table: output.Table{NoHeaders: f.NoHeaders}, rows: make(map[string][]string)}
+	p := watchPrinter[T]{streamPrinter: newStreamPrinter(w, f, t), rows: make(map[string][]string)}
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
 	for {
@@ -41,10 +41,7 @@ func watch[T any](ctx context.Context, w io.Writer, f *output.Format, t *table[T
 
 // watchPrinter prints what has changed since it last printed.
 type watchPrinter[T any] struct {
-	w       io.Writer
-	f       *output.Format
-	t       *table[T]
-	table   output.Table
+	streamPrinter[T]
 	columns []column[T] // those of the first list, since the headings stay
 	rows    map[string][]string
 }
@@ -80,18 +77,39 @@ func (p *watchPrinter[T]) print(items []T) error {
 	if len(changedRows) == 0 && !first {
 		return nil
 	}
+	return p.streamPrinter.print(heads, changedRows, changed)
+}
+
+// streamPrinter prints items as they come: a row for each, under headings that are printed once, or an
+// object for each.
+type streamPrinter[T any] struct {
+	w     io.Writer
+	f     *output.Format
+	t     *table[T]
+	table output.Table
+	begun bool
+}
+
+func newStreamPrinter[T any](w io.Writer, f *output.Format, t *table[T]) streamPrinter[T] {
+	return streamPrinter[T]{w: w, f: f, t: t, table: output.Table{NoHeaders: f.NoHeaders}}
+}
+
+// print prints some items and their rows. There may be more rows than items.
+func (p *streamPrinter[T]) print(heads []string, rows [][]string, items []T) error {
+	first := !p.begun
+	p.begun = true
 	switch p.f.Kind {
 	case "table", "wide":
-		return p.table.Write(p.w, heads, changedRows)
+		return p.table.Write(p.w, heads, rows)
 	case "csv":
 		if !first {
 			heads = nil
 		}
-		return output.CSV(p.w, heads, changedRows)
+		return output.CSV(p.w, heads, rows)
 	case "name":
-		return p.t.print(p.w, p.f, changed)
+		return p.t.print(p.w, p.f, items)
 	}
-	for _, it := range changed {
+	for _, it := range items {
 		if err := p.t.printOne(p.w, p.f, it); err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ gpu0   m       gone      dfq      0     0.0%   0.00           0
 		"name": "gpu0\ngpu1\ngpu1\ngpu2\n",
 	} {
 		var out strings.Builder
-		p := watchPrinter[api.GPU]{w: &out, f: &output.Format{Kind: kind}, t: &gpuTable, rows: make(map[string][]string)}
+		p := watchPrinter[api.GPU]{streamPrinter: newStreamPrinter(&out, &output.Format{Kind: kind}, &gpuTable), rows: make(map[string][]string)}
 		for _, l := range lists {
 			if err := p.print(l); err != nil {
 				t.Fatal(err)
@@ -41,7 +41,7 @@ gpu0   m       gone      dfq      0     0.0%   0.00           0
 		}
 	}
 	var out strings.Builder
-	p := watchPrinter[api.GPU]{w: &out, f: &output.Format{Kind: "json"}, t: &gpuTable, rows: make(map[string][]string)}
+	p := watchPrinter[api.GPU]{streamPrinter: newStreamPrinter(&out, &output.Format{Kind: "json"}, &gpuTable), rows: make(map[string][]string)}
 	for _, l := range lists {
 		if err := p.print(l); err != nil {
 			t.Fatal(err)
