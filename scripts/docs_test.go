@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
 // link is a link of a page to a page or a picture beside it.
@@ -53,5 +54,24 @@ func TestInstalledDocs(t *testing.T) {
 	})
 	if err != nil || pages < 20 {
 		t.Errorf("%d pages are installed, %v", pages, err)
+	}
+}
+
+// TestTables: the tables of what operators read are tables, not paragraphs in columns.
+func TestTables(t *testing.T) {
+	const most = 200
+	b, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, line := range strings.Split(string(b), "\n") {
+		if !strings.HasPrefix(strings.TrimSpace(line), "|") {
+			continue
+		}
+		for cell := range strings.SplitSeq(line, "|") {
+			if n := utf8.RuneCountInString(strings.TrimSpace(cell)); n > most {
+				t.Errorf("docs/operations.md:%d: a cell has %d characters, want at most %d: %.60s…", i+1, n, most, cell)
+			}
+		}
 	}
 }
