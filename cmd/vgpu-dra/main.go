@@ -36,8 +36,8 @@ func newRoot() *cobra.Command {
 		Use:   "vgpu-dra",
 		Short: "Tell Kubernetes what this node's GPUs have to give",
 		Long: `vgpu-dra is a driver for Kubernetes' Dynamic Resource Allocation. It keeps one device for each
-of this node's GPUs in a ResourceSlice, with the capacities share (100 a GPU) and memory. What is
-given to guests that Kubernetes did not place is not offered, nor is a GPU that is sick, cordoned
+of this node's GPUs in a ResourceSlice, with the capacities share (100 a GPU) and memory. The
+part of guests that Kubernetes did not place is not offered, nor is a GPU that is sick, cordoned
 or being drained. For a claim that a pod on this node uses, it has vgpud create a virtual GPU.`,
 		Version: version.String(),
 		Args:    cli.NoArgs,

@@ -22,7 +22,7 @@ func newCounts(r prometheus.Registerer) *counts {
 	c := &counts{
 		changes: prometheus.NewCounter(prometheus.CounterOpts{Name: "vgpud_kubernetes_changes_total", Help: "Changes of what this node offers."}),
 		errors: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vgpud_kubernetes_errors_total", Help: "Errors in publishing what this node offers, and in talking to the kubelet. What went wrong is tried again.",
+			Name: "vgpud_kubernetes_errors_total", Help: "Errors in publishing what this node offers, and in talking to the kubelet. A call that failed is made again.",
 		}),
 		claims: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vgpud_kubernetes_claims_total", Help: "Claims that the kubelet asked for, by what it asked for (prepare, unprepare) and what came of it (ok, failed).",

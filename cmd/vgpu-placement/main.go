@@ -31,8 +31,8 @@ func newRoot() *cobra.Command {
 		Short: "Tell OpenStack's Placement what this host's GPUs have to give",
 		Long: `vgpu-placement keeps one resource provider for each of this host's GPUs in OpenStack's
 Placement, under Nova's compute node: CUSTOM_VGPUD_SHARE, 100 a GPU, and
-CUSTOM_VGPUD_MEMORY_MIB. What is given to guests that Nova did not place is reserved, and so
-is everything of a GPU that is sick, cordoned or being drained.`,
+CUSTOM_VGPUD_MEMORY_MIB. The part of guests that Nova did not place is reserved, and so is
+everything of a GPU that is sick, cordoned or being drained.`,
 		Version: version.String(),
 		Args:    cli.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },

@@ -33,7 +33,7 @@ const (
 )
 
 // clientConfigHelp is about the configuration file, in the help of vgpuctl.
-const clientConfigHelp = `What is the same each time can stand in
+const clientConfigHelp = `Settings that are the same each time can stand in
 $XDG_CONFIG_HOME/vgpuctl/config.yaml, or in the file that VGPUCTL_CONFIG names:
 
   host: kvm7            # asked without --host; left out: this host

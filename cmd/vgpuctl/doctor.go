@@ -37,8 +37,8 @@ func newDoctor(o *options) *cobra.Command {
 		Long: `Check everything that vgpud can use on this host: the daemon, NVIDIA's libraries and what
 the driver lets vgpud do with a GPU, KVM, QEMU, libvirt. For each it shows whether it is
 there, or why not and what to do. It works with or without a daemon and changes nothing.
-What this user may not check is marked: root can check everything. The exit status is 1 if
-something is missing without which guests can't have GPUs at all.
+A check that this user may not make is marked: root can make all of them. The exit status is
+1 if something is missing without which guests can't have GPUs at all.
 
 The abilities of a GPU are tried by "vgpud probe", in a process and a context of their own.`,
 		Args: cli.NoArgs,

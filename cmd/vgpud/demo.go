@@ -40,8 +40,8 @@ instructions. Nothing else differs.
 
 With --gpus several GPUs in software run a batch of jobs, each a process of its own that
 computes on the host, allocates, launches and checks. First a job has a GPU for itself while
-its process lives; then each floats, and its task goes to a GPU that has room for it. What is
-compared is how many jobs end in a second. It takes about half a minute.
+its process lives; then each floats, and its task goes to a GPU that has room for it. The
+two are compared by how many jobs end in a second. It takes about half a minute.
 
 With --events a process that stands in for a network card launches a guest's event kernels
 by stores, 32 packets an event, beside a guest with long kernels: by ordinary launches
