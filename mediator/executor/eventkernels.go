@@ -168,9 +168,7 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 		if x.eventsRung() {
 			wait.ended()
 			watch = eventWatch
-			if x.kickedEvents() {
-				ek.KickEvents()
-			}
+			x.kickedEvents()
 			x.do(func() { x.eventKernels.on = true })
 			x.eventKernels.told.on = true
 		}

@@ -340,14 +340,16 @@ func (x *Executor) checkEventDeadline() {
 	})
 }
 
-// kickedEvents is called when there may be rings that were not taken. It reports whether the GPU is
-// to be kicked: the event kernels need no turn.
-func (x *Executor) kickedEvents() (free bool) {
+// kickedEvents is called when there may be rings that were not taken. It kicks the GPU if the event
+// kernels need no turn, or have theirs: they may have parked by themselves since the newest look.
+func (x *Executor) kickedEvents() {
 	t := &x.eventKernels.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	x.advanceOrFail()
-	return t.state == eventsFree
+	if !t.state.held() {
+		t.gpu.KickEvents()
+	}
 }
 
 // watchEventTurn looks at event kernels that have a slot, and at those that have none if the daemon

@@ -4,10 +4,12 @@ import (
 	"math"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"vgpud/gpu"
+	"vgpud/gpu/soft"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
@@ -121,7 +123,12 @@ func newEventRig(t *testing.T) *eventRig { return newEventRigOn(t, ShallowFetchL
 
 // newEventRigOn is newEventRig on a GPU with that fetch limit.
 func newEventRigOn(t *testing.T, limit FetchLimit) *eventRig {
-	r := &eventRig{rig: newRig(t, gpu.ContextOptions{})}
+	return newEventRigIn(t, limit, func(c gpu.Context) gpu.Context { return c })
+}
+
+// newEventRigIn is newEventRigOn in a context that wrap returns.
+func newEventRigIn(t *testing.T, limit FetchLimit, wrap func(gpu.Context) gpu.Context) *eventRig {
+	r := &eventRig{rig: newRigIn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, gpu.ContextOptions{}, wrap)}
 	r.x.o.FetchLimit = limit
 	r.page.SetTerms(ipc.Terms{Weight: 1, PriorityCeiling: 7})
 	r.g = r.open()
@@ -446,4 +453,62 @@ func TestEventSlotOfAFault(t *testing.T) {
 		return len(r.faults) > 0
 	})
 	r.none("the slot")
+}
+
+// deafEvents are event kernels that, once they are deaf, have left the GPU and find no ring before they
+// are kicked.
+type deafEvents struct {
+	gpu.Context
+	gpu.EventKernels
+	deaf         atomic.Bool
+	looks, kicks atomic.Int64 // since they are deaf
+}
+
+func (d *deafEvents) EventKernelCounts() ([]gpu.EventKernelCounts, error) {
+	list, err := d.EventKernels.EventKernelCounts()
+	if d.deaf.Load() {
+		d.looks.Add(1)
+		for i := range list {
+			k := &list[i]
+			k.Resident, k.Pending, k.Ended = false, true, k.Started
+		}
+	}
+	return list, err
+}
+
+func (d *deafEvents) KickEvents() {
+	if d.deaf.Load() {
+		d.kicks.Add(1)
+	}
+	d.EventKernels.KickEvents()
+}
+
+// TestRingOfParkedTurn: event kernels that have their turn, and have left the GPU by themselves, are
+// kicked for a ring that comes before anybody has noticed.
+func TestRingOfParkedTurn(t *testing.T) {
+	d := &deafEvents{}
+	r := newEventRigIn(t, ShallowFetchLimit, func(c gpu.Context) gpu.Context {
+		d.Context, d.EventKernels = c, c.(gpu.EventKernels)
+		return d
+	})
+	turn := &r.x.eventKernels.turn
+	for rung := false; !rung; {
+		r.idle()
+		func() {
+			turn.mu.Lock() // nobody looks meanwhile
+			defer turn.mu.Unlock()
+			if rung = turn.state == eventsOn; rung {
+				if err := d.HoldEvents(true); err != nil {
+					t.Fatal(err)
+				}
+				d.deaf.Store(true)
+				r.fire(r.low)
+			}
+		}()
+	}
+	const looks = 1000
+	r.stepUntil("a kick, or many looks", func() bool { return d.kicks.Load() > 0 || d.looks.Load() > looks })
+	if d.kicks.Load() == 0 {
+		t.Errorf("%d looks and no kick", looks)
+	}
 }
