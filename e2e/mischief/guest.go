@@ -103,15 +103,38 @@ func garbage(r *rand.Rand) uint32 {
 
 // LaunchEndless launches a kernel that never ends.
 func LaunchEndless(ctx context.Context, gpu *driver.Context) (*driver.Pending, error) {
-	m, err := gpu.LoadModule(ctx, []byte(endlessPTX))
-	if err != nil {
-		return nil, err
-	}
-	f, err := m.Function(ctx, "endless")
+	f, err := endless(ctx, gpu)
 	if err != nil {
 		return nil, err
 	}
 	return gpu.Own().Launch(ctx, f, driver.Dim{X: 1}, driver.Dim{X: 1}, 0)
+}
+
+// RunEndlessEvent registers an event kernel that never ends, launches it, and waits until the context
+// is ended. It returns the error of that.
+func RunEndlessEvent(ctx context.Context, gpu *driver.Context) error {
+	f, err := endless(ctx, gpu)
+	if err != nil {
+		return err
+	}
+	k, err := gpu.RegisterEventKernel(ctx, &driver.Launch{Function: f, Grid: driver.Dim{X: 1}, Block: driver.Dim{X: 1}}, 1)
+	if err != nil {
+		return err
+	}
+	if k.Queue().Launch() {
+		if err := gpu.Device().KickEvents(k.Number()); err != nil {
+			return err
+		}
+	}
+	return k.Close(ctx) // it waits for the event
+}
+
+func endless(ctx context.Context, gpu *driver.Context) (*driver.Function, error) {
+	m, err := gpu.LoadModule(ctx, []byte(endlessPTX))
+	if err != nil {
+		return nil, err
+	}
+	return m.Function(ctx, "endless")
 }
 
 // Attach attaches as a guest does.

@@ -23,18 +23,40 @@ const contextsOfOffender = 16
 // Tests in simulated time (mediator) check the exact bounds.
 func TestHostileContexts(t *testing.T) {
 	for _, mode := range []string{"exclusive", "slices", "co-run"} {
-		t.Run(mode, func(t *testing.T) {
-			h := host.Start(t, "dfq", "--mode", mode)
-			h.Timeout = 5 * time.Minute // six seconds of a busy GPU
-			busy(t, h, api.VMSpec{Name: "neighbour", Weight: 1}, 1000)
-			offend(t, h.NewGuest(api.VMSpec{Name: "offender", Weight: 2, KernelTimeLimit: boundLimit}))
-			var w watch
-			h.Until("the neighbour to have its part", func() error { return w.look(h) })
-			if v := h.VM("neighbour"); v.Errors > 0 {
-				t.Errorf("%d errors of the neighbour's", v.Errors)
-			}
-		})
+		t.Run(mode, func(t *testing.T) { bound(t, "dfq", mode, endlessLaunch) })
 	}
+	for _, policy := range []string{"ffs", "hpf", "dprr", "piv"} {
+		t.Run(policy, func(t *testing.T) { bound(t, policy, "exclusive", endlessLaunch) })
+	}
+}
+
+// TestHostileEvents is TestHostileContexts with an event kernel that never ends in each context.
+func TestHostileEvents(t *testing.T) {
+	for _, policy := range []string{"dfq", "ffs"} {
+		t.Run(policy, func(t *testing.T) { bound(t, policy, "exclusive", mischief.RunEndlessEvent) })
+	}
+}
+
+// bound is a test of a policy on a GPU in a mode. run launches something endless, and returns when it
+// was ended.
+func bound(t *testing.T, policy, mode string, run func(context.Context, *driver.Context) error) {
+	h := host.Start(t, policy, "--mode", mode)
+	h.Timeout = 5 * time.Minute // six seconds of a busy GPU
+	busy(t, h, api.VMSpec{Name: "neighbour", Weight: 1}, 1000)
+	offend(t, h.NewGuest(api.VMSpec{Name: "offender", Weight: 2, KernelTimeLimit: boundLimit}), run)
+	var w watch
+	h.Until("the neighbour to have its part", func() error { return w.look(h) })
+	if v := h.VM("neighbour"); v.Errors > 0 {
+		t.Errorf("%d errors of the neighbour's", v.Errors)
+	}
+}
+
+func endlessLaunch(ctx context.Context, gpu *driver.Context) error {
+	p, err := mischief.LaunchEndless(ctx, gpu)
+	if err != nil {
+		return err
+	}
+	return p.Wait(ctx)
 }
 
 // boundLimit is the offender's kernel time limit. Compared with it, the daemon needs little time to
@@ -43,7 +65,7 @@ const boundLimit = 250 * time.Millisecond
 
 // offend makes a guest launch endless kernels in all its contexts until the test ends. A context
 // whose kernel was ended is reset.
-func offend(t *testing.T, dev *driver.Device) {
+func offend(t *testing.T, dev *driver.Device, run func(context.Context, *driver.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	t.Cleanup(func() {
@@ -54,10 +76,7 @@ func offend(t *testing.T, dev *driver.Device) {
 		gpu := contextOf(t, dev)
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				p, err := mischief.LaunchEndless(ctx, gpu)
-				if err == nil {
-					err = p.Wait(ctx)
-				}
+				err := run(ctx, gpu)
 				if err == nil || ctx.Err() != nil {
 					continue
 				}

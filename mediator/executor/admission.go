@@ -31,6 +31,11 @@ type admission struct {
 	draining, drainNext *channel
 	// billed is what the guest had been charged when it was last suspended.
 	billed time.Duration
+	// events reports whether the context's event kernels have room, and eventsQueued whether they
+	// wait for it: see eventroom.go. eventsLeaving reports whether the daemon has told them to leave,
+	// when the guest had been charged eventsBilled.
+	events, eventsQueued, eventsLeaving bool
+	eventsBilled                        time.Duration
 }
 
 // estimate is what a launch is expected to take. long reports whether it is not known to be short.
@@ -124,8 +129,19 @@ func (x *Executor) admit(ch *channel, s estimate, behind bool) bool {
 		x.publishAdmitted(s, 1)
 		return true
 	}
-	a := &x.admission
-	next, room := x.fetchAheadWith(s), x.o.FetchLimit.Work
+	if !x.askRoom(x.fetchAheadWith(s)) {
+		x.drainFor(ch, s)
+		return false
+	}
+	x.addAdmitted(s, 1)
+	return true
+}
+
+// askRoom records that the context has next on the GPU, and reports whether there is room for that
+// beside what the guest's other contexts have there. If there is none, the context waits for its turn
+// among them, and asks again.
+func (x *Executor) askRoom(next ipc.FetchAhead) bool {
+	a, room := &x.admission, x.o.FetchLimit.Work
 	answer := a.admitter.Admit(next, room, false)
 	if answer != ipc.Admitted {
 		now := x.o.Clock.Now()
@@ -133,7 +149,9 @@ func (x *Executor) admit(ch *channel, s estimate, behind bool) bool {
 			a.since = now
 			x.slot.SetWaiting(now)
 			// A context that made room meanwhile did not see that this one waits.
-			answer = a.admitter.Admit(next, room, false)
+			if answer = a.admitter.Admit(next, room, false); answer != ipc.Admitted {
+				a.admitter.WakeLong() // event kernels make room
+			}
 		}
 		switch {
 		case answer != ipc.Behind:
@@ -144,23 +162,31 @@ func (x *Executor) admit(ch *channel, s estimate, behind bool) bool {
 			answer = a.admitter.Admit(next, room, true)
 		}
 		if answer != ipc.Admitted {
-			x.drainFor(ch, s)
 			return false
 		}
 	}
 	a.behindSince = 0
-	if a.since != 0 {
+	if a.since != 0 && !a.eventsQueued { // else event kernels keep their place until they have room, too
 		a.since = 0
 		x.slot.SetWaiting(0)
 		a.admitter.WakeNext() // the next context's launch may fit beside this one
 	}
-	x.addAdmitted(s, 1)
 	return true
+}
+
+// fetchAhead returns what the context has on the GPU.
+func (x *Executor) fetchAhead() ipc.FetchAhead {
+	a := ipc.FetchAhead{Launches: x.admitted, Work: x.admittedWork, Long: x.admission.long > 0 || x.admission.events}
+	if x.admission.events {
+		a.Launches++
+	}
+	return a
 }
 
 // fetchAheadWith returns what the context has on the GPU, and s.
 func (x *Executor) fetchAheadWith(s estimate) ipc.FetchAhead {
-	return ipc.FetchAhead{Launches: x.admitted + 1, Work: x.admittedWork + s.work, Long: s.long || x.admission.long > 0}
+	a := x.fetchAhead()
+	return ipc.FetchAhead{Launches: a.Launches + 1, Work: a.Work + s.work, Long: a.Long || s.long}
 }
 
 // reserve takes room for a launch that the daemon has let run.
@@ -178,7 +204,7 @@ func (x *Executor) release(s estimate) {
 func (x *Executor) publishAdmitted(s estimate, n int) {
 	x.addAdmitted(s, n)
 	if x.bounded() {
-		x.slot.SetFetchAhead(ipc.FetchAhead{Launches: x.admitted, Work: x.admittedWork, Long: x.admission.long > 0})
+		x.slot.SetFetchAhead(x.fetchAhead())
 	}
 }
 
@@ -197,31 +223,40 @@ func (x *Executor) addAdmitted(s estimate, n int) {
 }
 
 // The launches of a suspended guest that were taken to be short have one kernel time limit
-// together. Other guests have waited for longer than what the guest was charged since: the
-// suspension came a round after the first of those launches, and the charge is a round late. So the
-// launches are ended earlier, by a fraction of the limit that covers both unless the limit is
-// short.
+// together, and so has what it has there beside events that are under way. Other guests have waited
+// for longer than what the guest was charged since: the suspension came a round after the first of
+// those launches, and the charge is a round late. So they are ended earlier, by a fraction of the limit
+// that covers both unless the limit is short.
 const (
 	overstayMargin = 40
 	// overstayInterval is the time between two checks.
 	overstayInterval = 20 * time.Millisecond
 )
 
-// overstays reports whether launches that were taken to be short have kept the GPU for longer than
-// one launch may since the guest was suspended. Endless launches would do so one after the other.
-// Some of the time may be other contexts' of the guest.
+// overstays reports whether launches that were taken to be short, or events, have kept the GPU for
+// longer than one launch may since the guest was suspended, or since the events were told to leave.
+// Endless ones would do so one after the other. Some of the time may be other contexts' of the guest.
 func (x *Executor) overstays() bool {
 	limit := x.kernelTimeLimit()
-	if !x.mayOverstay() || limit <= 0 {
+	billed, may := x.mayOverstay()
+	if !may || limit <= 0 {
 		return false
 	}
-	return x.o.Page.Bill().Used-x.admission.billed > limit-limit/overstayMargin
+	return x.o.Page.Bill().Used-billed > limit-limit/overstayMargin
 }
 
 // mayOverstay reports whether the guest is suspended and the context has only launches on the GPU
-// that were taken to be short.
-func (x *Executor) mayOverstay() bool {
-	return x.suspension.on && x.admitted > 0 && x.admission.long == 0 && x.bounded() && x.poison == nil
+// that were taken to be short, or events, or events were told to leave by the daemon. It returns what
+// the guest had been charged then.
+func (x *Executor) mayOverstay() (billed time.Duration, may bool) {
+	a := &x.admission
+	switch {
+	case !x.bounded() || x.poison != nil:
+		return 0, false
+	case x.suspension.on && (x.admitted > 0 && a.long == 0 || a.events):
+		return a.billed, true
+	}
+	return a.eventsBilled, a.eventsLeaving
 }
 
 // endContext ends the context as a launch's time limit does. Nothing less takes what is queued off
@@ -250,7 +285,8 @@ func (x *Executor) admissionSleep(d time.Duration) time.Duration {
 	switch {
 	case x.admission.behindSince != 0:
 		return min(d, turnTimeout)
-	case x.mayOverstay():
+	}
+	if _, may := x.mayOverstay(); may {
 		return min(d, overstayInterval)
 	}
 	return d

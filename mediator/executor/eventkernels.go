@@ -149,9 +149,11 @@ func (x *Executor) mapEvents(ek gpu.EventKernels) error {
 	if err != nil {
 		return err
 	}
+	if err := x.beginEventTurn(ek); err != nil {
+		return err
+	}
 	e.at = at
 	e.gpu, e.registered = ek, make(map[int]*eventKernel)
-	e.turn.begin(ek)
 	ctx, cancel := context.WithCancel(x.o.Until)
 	e.stop = cancel
 	e.watch.Go(func() { x.watchEvents(ctx, ek) })
@@ -172,12 +174,12 @@ func (x *Executor) watchEvents(ctx context.Context, ek gpu.EventKernels) {
 			x.do(func() { x.eventKernels.on = true })
 			x.eventKernels.told.on = true
 		}
-		state := x.watchEventTurn()
+		state, soon := x.watchEventTurn()
 		if state == eventsParked && wait.poll(ctx, seen) {
 			continue
 		}
 		limit := watch
-		if state == eventsOn || state == eventsLeaving {
+		if soon {
 			limit = eventLooks
 		}
 		if x.eventKernels.ending.Load() > 0 {

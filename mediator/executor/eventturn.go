@@ -40,16 +40,21 @@ const (
 	eventsOn                        // they have their turn
 	eventsLeaving                   // they have it, and begin no more events
 
+	// Where they need no turn, but room: see eventroom.go.
+	eventsQueued      // off the GPU, until there is room
+	eventsAdmitted    // they have room
+	eventsWithdrawing // they have it, and begin no more events
+
 	eventStates = iota
 )
 
 // String returns the state's name.
 func (s eventState) String() string {
-	return [eventStates]string{"free", "parked", "waiting", "on", "leaving"}[s]
+	return [eventStates]string{"free", "parked", "waiting", "on", "leaving", "queued", "admitted", "withdrawing"}[s]
 }
 
 // held reports whether event kernels are kept off the GPU in the state.
-func (s eventState) held() bool { return s != eventsFree && s != eventsOn }
+func (s eventState) held() bool { return s != eventsFree && s != eventsOn && s != eventsAdmitted }
 
 // eventAction is what is done about a context's event kernels and their slot, in the transition to
 // the next state. They are held or let go by that state.
@@ -75,6 +80,7 @@ type eventLook struct {
 	slot      slotstate.State // of their slot
 	claimed   int             // the slot's priority
 	ahead     bool            // no launch goes before one of that priority
+	eventRoomLook
 }
 
 // next returns the state after s and what is done to get there. If they are s and eventsStay, that is
@@ -82,6 +88,8 @@ type eventLook struct {
 func (s eventState) next(l *eventLook) (eventState, eventAction) {
 	switch {
 	case l.decides:
+	case l.shared:
+		return s.nextInRoom(l)
 	case s == eventsFree:
 		return eventsFree, eventsStay
 	default:
@@ -115,6 +123,14 @@ func (s eventState) next(l *eventLook) (eventState, eventAction) {
 		case l.idle != l.shownIdle:
 			return eventsOn, eventsNotice
 		}
+	case eventsQueued:
+		return eventsParked, eventsStay
+	case eventsAdmitted:
+		return eventsWithdrawing, eventsStay
+	case eventsWithdrawing:
+		if !l.there {
+			return eventsParked, eventsStay
+		}
 	case eventsLeaving:
 		switch {
 		case l.slot == slotstate.Running && !l.suspended:
@@ -141,19 +157,22 @@ type eventTurn struct {
 	slot      ipc.Claim
 	claimed   int
 	idle      bool
-	since     time.Duration // when the turn began
+	since     time.Duration // when the turn began, or when they were given room
 	started   uint64        // events, as of the look before
 	late      bool          // they have outstayed an eviction deadline
+	eventRoom
 	// The state at the newest look, so that Step sees when to look again.
 	decided bool
 	seen    slotstate.State
 }
 
-// begin has the turn begin, with the first registration.
-func (t *eventTurn) begin(g gpu.EventKernels) {
+// beginEventTurn has the turn begin, before the first registration.
+func (x *Executor) beginEventTurn(g gpu.EventKernels) error {
+	t := &x.eventKernels.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.gpu = g
+	return x.advanceEvents()
 }
 
 // end gives the slot up when the executor ends.
@@ -189,7 +208,8 @@ func (x *Executor) lookAtEvents() (eventLook, error) {
 	t := &x.eventKernels.turn
 	l := eventLook{decides: !x.free(), suspended: t.suspended, wanted: -1, slot: t.slot.State(), claimed: t.claimed, shownIdle: t.idle}
 	t.decided, t.seen = l.decides, l.slot
-	if !l.decides {
+	l.eventRoomLook = eventRoomLook{!l.decides && x.bounded(), t.room, t.awaited, x.o.Clock.Now()-t.since >= eventsShare}
+	if !l.decides && !l.shared {
 		return l, nil
 	}
 	list, err := t.gpu.EventKernelCounts()
@@ -232,7 +252,7 @@ func (x *Executor) advanceEvents() error {
 		if done, err := x.actOnEvents(action, &l); err != nil || !done {
 			return err
 		}
-		t.state = next
+		x.enterEventState(next)
 		if err := t.hold(next.held() || t.suspended); err != nil {
 			return err
 		}
@@ -353,15 +373,15 @@ func (x *Executor) kickedEvents() {
 }
 
 // watchEventTurn looks at event kernels that have a slot, and at those that have none if the daemon
-// decides about something else now. It returns where they stand.
-func (x *Executor) watchEventTurn() eventState {
+// decides about something else now. It returns where they stand, and whether to look again soon.
+func (x *Executor) watchEventTurn() (s eventState, soon bool) {
 	t := &x.eventKernels.turn
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.slot.Held() || x.eventTurnStirs() {
+	if t.slot.Held() || t.room || x.eventTurnStirs() {
 		x.advanceOrFail()
 	}
-	return t.state
+	return t.state, t.room && (t.state != eventsAdmitted || t.awaited)
 }
 
 // eventTurnStirs reports whether the daemon has decided something since the newest look.
@@ -386,20 +406,22 @@ func (x *Executor) stepEventTurn(suspended bool) (waiting bool) {
 	if t.gpu == nil {
 		return false
 	}
+	defer x.publishEventRoom()
 	if x.poison != nil {
 		t.giveUp(x.o.Clock.Now())
+		t.room = false
 		return false
 	}
-	if t.suspended != suspended || x.eventTurnStirs() {
+	if x.eventRoomStirs(suspended) || t.suspended != suspended || x.eventTurnStirs() {
 		t.suspended = suspended
 		before := t.state
 		if err := x.advanceEvents(); err != nil {
 			x.fail(err)
 			return false
 		}
-		if t.state != before {
+		if t.state != before || t.awaited && t.room {
 			x.wakeEventWatch() // it may be time to look more often
 		}
 	}
-	return (suspended || t.state == eventsWaiting) && x.eventsRung()
+	return (suspended || t.state == eventsWaiting || t.state == eventsQueued) && x.eventsRung()
 }

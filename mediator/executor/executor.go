@@ -370,10 +370,11 @@ func (x *Executor) Step(suspended bool) bool {
 		}
 	}
 	x.severalBusy = busy > 1
+	backlog = x.stepEventTurn(suspended) || backlog
 	if !suspended {
 		x.admission.settle(x)
 	}
-	x.slot.SetBacklog(x.stepEventTurn(suspended) || backlog)
+	x.slot.SetBacklog(backlog)
 	x.publishWorking(working || x.eventKernels.on)
 	for _, f := range x.reports {
 		f()

@@ -140,6 +140,23 @@ func (r *Admitter) WakeNext() {
 	}
 }
 
+// Awaited reports whether another context waits for room on the GPU.
+func (r *Admitter) Awaited() bool {
+	k, _ := r.waiter()
+	return k >= 0
+}
+
+// WakeLong wakes the other contexts that nothing goes beside. An executor that begins to wait calls it:
+// what another has on the GPU may be able to make room.
+func (r *Admitter) WakeLong() {
+	r.refresh()
+	for _, k := range r.others {
+		if w := r.page.l.contexts[k].fetchAhead.Load(); fetchAheadOf(w).Long {
+			r.page.Context(k).Wake()
+		}
+	}
+}
+
 // SetFetchAhead records what the context has on the GPU, without asking for room. Its executor
 // calls it.
 func (c *ContextSlot) SetFetchAhead(a FetchAhead) { c.fetchAhead.Swap(a.word()) }
