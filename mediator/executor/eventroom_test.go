@@ -85,7 +85,9 @@ type eventMember struct {
 	runs uint64 // of the event
 }
 
-func newEventGuest(t *testing.T, runs ...uint64) *eventGuest {
+// newEventGuest returns a guest with a context for each of runs. prepare is called for each before its
+// kernel is registered.
+func newEventGuest(t *testing.T, prepare func(*rig), runs ...uint64) *eventGuest {
 	c := &eventGuest{t: t}
 	for i, n := range runs {
 		r := newRig(t, gpu.ContextOptions{})
@@ -105,6 +107,7 @@ func newEventGuest(t *testing.T, runs ...uint64) *eventGuest {
 		m := &eventMember{eventRig: &eventRig{rig: r}, runs: n}
 		m.g = r.open()
 		m.spin = m.g.load(spinPTX, "spin")
+		prepare(r)
 		m.q = m.registerAt(m.spin, 0, n)
 		c.all = append(c.all, m)
 	}
@@ -125,16 +128,13 @@ func (c *eventGuest) stepUntil(what string, suspended bool, done func() bool) {
 	}
 }
 
-// endless is more than a test waits for, and long a time in which much can go wrong.
-const (
-	endless = 1 << 62
-	long    = 1 << 19
-)
+// endless is for how long a kernel runs that ends by its time limit.
+const endless = 1 << 62
 
 // TestEventsTakeRoom: events of a guest's contexts go one context after the other, and beside no
 // launch of another, where contexts can't be taken off the GPU.
 func TestEventsTakeRoom(t *testing.T) {
-	c := newEventGuest(t, endless, 1, 1)
+	c := newEventGuest(t, func(*rig) {}, endless, 1, 1)
 	a, b, other := c.all[0], c.all[1], c.all[2]
 	a.fire(a.q)
 	c.stepUntil("the first event", false, func() bool { return a.started() == 1 })
@@ -164,7 +164,7 @@ func TestEventsTakeRoom(t *testing.T) {
 // TestEventsMakeRoom: a context whose events never cease makes room for the others' launches and
 // events, and has its turn again.
 func TestEventsMakeRoom(t *testing.T) {
-	c := newEventGuest(t, 1, 1, 1)
+	c := newEventGuest(t, func(*rig) {}, 1, 1, 1)
 	a, b, other := c.all[0], c.all[1], c.all[2]
 	ended, launched := 0, 0
 	c.stepUntil("turns", false, func() bool {
@@ -192,7 +192,7 @@ func TestEventsMakeRoom(t *testing.T) {
 
 // TestEventsGiveRoomBack: event kernels that have parked or whose context has ended keep no room.
 func TestEventsGiveRoomBack(t *testing.T) {
-	c := newEventGuest(t, 1, 1)
+	c := newEventGuest(t, func(*rig) {}, 1, 1)
 	for range 3 {
 		for _, m := range c.all {
 			m.fire(m.q)
@@ -211,12 +211,13 @@ func TestEventsOverstay(t *testing.T) {
 	const limit = time.Second
 	const most = limit - limit/overstayMargin
 	for _, byKernel := range []bool{false, true} {
-		c := newEventGuest(t, endless)
+		c := newEventGuest(t, func(r *rig) {
+			r.x.o.KernelTimeLimit = limit
+			if byKernel {
+				r.byKernel()
+			}
+		}, endless)
 		a := c.all[0]
-		a.x.o.KernelTimeLimit = limit
-		if byKernel {
-			a.byKernel()
-		}
 		a.fire(a.q)
 		c.stepUntil("an event", false, func() bool {
 			if byKernel {
