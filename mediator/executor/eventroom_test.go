@@ -128,7 +128,7 @@ func (c *eventGuest) stepUntil(what string, suspended bool, done func() bool) {
 	}
 }
 
-// endless is for how long a kernel runs that ends by its time limit.
+// endless is the number of rounds of a kernel that only its time limit ends.
 const endless = 1 << 62
 
 // TestEventsTakeRoom: events of a guest's contexts go one context after the other, and beside no
