@@ -25,7 +25,7 @@ func TestHostileContexts(t *testing.T) {
 	for _, mode := range []string{"exclusive", "slices", "co-run"} {
 		t.Run(mode, func(t *testing.T) { bound(t, "dfq", mode, endlessLaunch) })
 	}
-	for _, policy := range []string{"ffs", "hpf", "dprr", "piv"} {
+	for _, policy := range []string{"ffs", "hpf"} {
 		t.Run(policy, func(t *testing.T) { bound(t, policy, "exclusive", endlessLaunch) })
 	}
 }

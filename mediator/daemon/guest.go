@@ -56,7 +56,8 @@ type guest struct {
 	// introduced are the contexts that float, as the guest's process introduced them, and tasks are
 	// the host's.
 	introduced []ipc.Task
-	departed   []ipc.Left // those of them that had left their GPUs
+	departed   []ipc.Left  // those of them that had left their GPUs
+	savedAway  []savedTask // what was saved of contexts that may be among those
 	spares     []ipc.Spare
 	grows      []ipc.Grow // and what those asked for that needed more memory
 	tasks      *hostTasks

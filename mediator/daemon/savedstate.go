@@ -40,8 +40,9 @@ type savedState struct {
 	// Away is what Bill to Unaccounted are for the other GPUs of a guest that floats, which are for
 	// its own.
 	Away []savedPresence `json:"away,omitempty"`
-	// Tasks are the contexts that float and have a GPU.
-	Tasks []savedTask `json:"tasks,omitempty"`
+	// Tasks are the contexts that float and have a GPU, and AwayTasks those that have left theirs.
+	Tasks     []savedTask `json:"tasks,omitempty"`
+	AwayTasks []savedTask `json:"away_tasks,omitempty"`
 
 	// older reports whether the daemon that saved the state was of a version that saved no Spec.
 	// Then the guest's process is believed, once, what the guest was created with.
@@ -57,18 +58,18 @@ type savedPresence struct {
 	Unaccounted time.Duration  `json:"unaccounted,omitempty"`
 }
 
-// savedTask is a context that floats and has memory on a GPU.
+// savedTask is a context that floats and has memory on a GPU, or had it when it left.
 type savedTask struct {
 	ipc.Task
-	GPU    string        `json:"gpu"`
+	GPU    string        `json:"gpu,omitempty"` // empty: it has left
 	Waited time.Duration `json:"waited,omitempty"`
-	// Granted is what it has there, in bytes, if that is not what it asked for first.
+	// Granted is what it has or had there, in bytes, if that is not what it asked for first.
 	Granted uint64 `json:"granted,omitempty"`
 	// Left is how often it had left a GPU before.
 	Left uint32 `json:"left,omitempty"`
 }
 
-// granted returns what the context has on its GPU, in bytes.
+// granted returns what the context has or had on its GPU, in bytes.
 func (k *savedTask) granted() uint64 { return cmp.Or(k.Granted, k.Memory) }
 
 // is reports whether a context that a guest's process introduces is the one that was saved. One that
@@ -79,6 +80,9 @@ func (k *savedTask) is(t ipc.Task) bool {
 	}
 	return t == k.Task
 }
+
+// away returns what was saved of contexts that may have left their GPUs: others left while no daemon ran.
+func (k *savedState) away() []savedTask { return slices.Concat(k.AwayTasks, k.Tasks) }
 
 // on returns what was saved for a GPU.
 func (k *savedState) on(gpu string) savedPresence {
@@ -188,7 +192,7 @@ func (g *guest) save(now time.Duration) error {
 	return g.saveWith(g.terms(), g.sched.TimeLimit(), now)
 }
 
-// saveTasks saves which GPUs the guest's contexts have. The rest stays as it was saved last, which is no
+// saveTasks saves which GPUs the guest's contexts have or had. The rest stays as it was saved last, which is no
 // less true than it was: a bill goes with what the GPU had counted then, and to ask the GPU again takes
 // longer than all else that a context waits for.
 func (g *guest) saveTasks(now time.Duration) error {
@@ -201,8 +205,8 @@ func (g *guest) saveTasks(now time.Duration) error {
 		return g.saveWith(g.terms(), g.sched.TimeLimit(), now)
 	}
 	k := g.saved
-	k.Tasks = g.placedTasks()
-	if slices.Equal(k.Tasks, g.saved.Tasks) {
+	k.Tasks, k.AwayTasks = g.savedTasks()
+	if slices.Equal(k.Tasks, g.saved.Tasks) && slices.Equal(k.AwayTasks, g.saved.AwayTasks) {
 		return nil
 	}
 	if err := k.write(g.files, g.dir); err != nil {
@@ -228,7 +232,7 @@ func (g *guest) saveWith(t api.Terms, limit, now time.Duration) error {
 			GPU: p.device.config.Name, Bill: p.sched.Bill(), OwnBefore: p.ownBefore, Unaccounted: g.unaccountedOf(p),
 		})
 	}
-	k.Tasks = g.placedTasks()
+	k.Tasks, k.AwayTasks = g.savedTasks()
 	if k.same(&g.saved) {
 		return nil
 	}
@@ -251,7 +255,7 @@ func (k *savedState) same(o *savedState) bool {
 	charged := func(a, b savedPresence) bool {
 		return a.GPU == b.GPU && a.Bill == b.Bill && a.Unaccounted == b.Unaccounted
 	}
-	return slices.EqualFunc(k.Away, o.Away, charged) && slices.Equal(k.Tasks, o.Tasks) && k.Terms == o.Terms && k.Bill == o.Bill && k.Unaccounted == o.Unaccounted && a.Domain == b.Domain && a.Granted == b.Granted && a.KernelTimeLimit == b.KernelTimeLimit &&
+	return slices.EqualFunc(k.Away, o.Away, charged) && slices.Equal(k.Tasks, o.Tasks) && slices.Equal(k.AwayTasks, o.AwayTasks) && k.Terms == o.Terms && k.Bill == o.Bill && k.Unaccounted == o.Unaccounted && a.Domain == b.Domain && a.Granted == b.Granted && a.KernelTimeLimit == b.KernelTimeLimit &&
 		a.Owner == b.Owner && a.Project == b.Project
 }
 

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"slices"
+
 	taskplace "vgpud/fairshare/place"
 	"vgpud/mediator/api"
 	"vgpud/mediator/ipc"
@@ -38,6 +40,16 @@ func (g *guest) leftBefore(k *ipc.Task) *ipc.Left {
 		}
 	}
 	return nil
+}
+
+// awayOf returns what is known of a context that had left its GPU when this daemon came. l is what the
+// guest's process says of it.
+func (g *guest) awayOf(k *ipc.Task, l *ipc.Left) tasks.Away {
+	a := tasks.Away{Times: l.Times, OnHost: min(l.Bytes, api.MaxMemoryLimit), Had: l.Memory, Wants: l.Wants}
+	if i := slices.IndexFunc(g.savedAway, func(s savedTask) bool { return s.is(*k) }); i >= 0 {
+		a.Saved = g.savedAway[i].granted()
+	}
+	return a
 }
 
 // taskLeft records that a context has left its GPU, or stays there. One that moves goes on at once.

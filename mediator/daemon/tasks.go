@@ -163,6 +163,7 @@ func (s *Service) restoreTasks(g *guest, saved *savedState) {
 	if !g.floats() {
 		return
 	}
+	g.savedAway = saved.away()
 	var left []savedTask
 	had := uint64(0)
 	for _, k := range saved.Tasks {
@@ -203,11 +204,7 @@ func (s *Service) startTasks(g *guest) {
 	for i := range g.introduced {
 		k := &g.introduced[i]
 		if !slices.ContainsFunc(placed, func(x tasks.Task) bool { return x.Key == g.key(k) }) {
-			s.submitTask(g, k)
-			if l := g.leftBefore(k); l != nil {
-				s.taskLeft(g, l)
-				s.tasks.locked(func(t *tasks.Table) { t.Had(s.clock.Now(), g.key(k), l.Memory) })
-			}
+			s.submitTask(g, k, g.leftBefore(k))
 		}
 	}
 	for i := range g.grows {
@@ -268,7 +265,7 @@ func (s *Service) handleTask(g *guest, m *ipc.Message) {
 	}
 	switch m.Kind {
 	case ipc.KindTask:
-		s.submitTask(g, &k)
+		s.submitTask(g, &k, nil)
 	case ipc.KindTaskGone:
 		s.tasks.locked(func(t *tasks.Table) { t.Free(s.clock.Now(), g.key(&k)) })
 	case ipc.KindLeft:
@@ -281,8 +278,9 @@ func (s *Service) handleTask(g *guest, m *ipc.Message) {
 	s.tasks.notify()
 }
 
-// submitTask has a context wait for a GPU. The guest's process may claim anything.
-func (s *Service) submitTask(g *guest, k *ipc.Task) {
+// submitTask has a context wait for a GPU: its first, or the next if left says how it left one. The guest's
+// process may claim anything.
+func (s *Service) submitTask(g *guest, k *ipc.Task, left *ipc.Left) {
 	r := requestOf(k)
 	w := r.Encode()
 	_, code := abi.DecodeTaskRequest(&w)
@@ -294,34 +292,47 @@ func (s *Service) submitTask(g *guest, k *ipc.Task) {
 	s.tasks.locked(func(t *tasks.Table) {
 		// A slot has one context at a time, so a guest has no more tasks than slots.
 		t.FreeSlot(s.clock.Now(), g.spec.Name, k.Slot)
-		err = t.Submit(s.clock.Now(), g.key(k), r)
+		if left != nil {
+			err = t.Return(s.clock.Now(), g.key(k), r, g.awayOf(k, left))
+		} else {
+			err = t.Submit(s.clock.Now(), g.key(k), r)
+		}
 	})
 	if err != nil {
 		s.log.Debug("a context's request is refused", "guest", g.spec.Name, "context", k.Slot, "err", err)
 	}
 }
 
-// placedTasks returns the guest's contexts that float and have a GPU, as they are saved.
-func (g *guest) placedTasks() (all []savedTask) {
+// savedTasks returns the guest's contexts that float and have a GPU, and those that have left theirs, as
+// they are saved.
+func (g *guest) savedTasks() (placed, away []savedTask) {
 	if !g.floats() || g.tasks == nil {
-		return nil
+		return nil, nil
 	}
 	g.tasks.locked(func(t *tasks.Table) {
 		for _, x := range t.Placed(g.spec.Name) {
-			r := &x.Request
-			k := savedTask{
-				Task:   ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: x.First, Blocks: r.Blocks, Threads: r.Threads, Whole: r.Whole},
-				GPU:    g.tasks.devices[x.GPU].config.Name,
-				Waited: x.Waited,
-				Left:   x.Left,
-			}
-			if x.Granted != x.First {
-				k.Granted = x.Granted
-			}
-			all = append(all, k)
+			k := savedTaskOf(&x, x.Granted)
+			k.GPU, k.Waited = g.tasks.devices[x.GPU].config.Name, x.Waited
+			placed = append(placed, k)
+		}
+		for _, x := range t.Away(g.spec.Name) {
+			away = append(away, savedTaskOf(&x, x.Request.Memory))
 		}
 	})
-	return all
+	return placed, away
+}
+
+// savedTaskOf returns a context that has or had so many bytes on a GPU, as it is saved.
+func savedTaskOf(x *tasks.Task, granted uint64) savedTask {
+	r := &x.Request
+	k := savedTask{
+		Task: ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: x.First, Blocks: r.Blocks, Threads: r.Threads, Whole: r.Whole},
+		Left: x.Left,
+	}
+	if granted != x.First {
+		k.Granted = granted
+	}
+	return k
 }
 
 // lookAgainEvery is how often tasks that wait are looked at although nothing was heard: guests that

@@ -210,6 +210,54 @@ func TestLoweredLimit(t *testing.T) {
 	}
 }
 
+// TestLoweredLimitOfTasksThatLeft: a new daemon lets a context that has left its GPU go on with what it had,
+// though the guest's limit was lowered meanwhile, as far as an earlier daemon saved that; and saves it for
+// the next one.
+func TestLoweredLimitOfTasksThatLeft(t *testing.T) {
+	const had, limit = 50 << 20, 30 << 20
+	task := ipc.Task{Slot: 3, Generation: 2, Memory: 20 << 20}
+	saved := savedTask{Task: task, Granted: had, Left: 1}
+	placed := saved
+	placed.GPU, placed.Left = "gpu0", 0
+	for name, c := range map[string]struct {
+		saved savedState
+		want  uint64
+	}{
+		"it had left":                    {savedState{AwayTasks: []savedTask{saved}}, had},
+		"it left while no daemon ran":    {savedState{Tasks: []savedTask{placed}}, had},
+		"nobody knows what it had":       {savedState{}, limit},
+		"another context of that number": {savedState{AwayTasks: []savedTask{{Task: ipc.Task{Slot: 3, Generation: 1, Memory: 20 << 20}, Granted: had, Left: 1}}}, limit},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+			d.floatingWithin("a", limit)
+			s := d.service
+			s.mu.RLock()
+			g := s.guests["a"]
+			s.mu.RUnlock()
+			g.introduced = []ipc.Task{task}
+			g.departed = []ipc.Left{{Slot: task.Slot, Generation: task.Generation, Times: 1, Bytes: 4096, Memory: had}}
+			s.restoreTasks(g, &c.saved)
+			s.startTasks(g)
+			all := s.Tasks().Tasks
+			if len(all) != 1 || all[0].MemoryBytes != c.want || all[0].State != api.TaskParked {
+				t.Fatalf("tasks: %+v", all)
+			}
+			want := saved
+			want.Granted = c.want
+			if _, away := g.savedTasks(); !slices.Equal(away, []savedTask{want}) {
+				t.Errorf("saved as %+v", away)
+			}
+			s.tasks.locked(func(t *tasks.Table) { t.Wants(s.clock.Now(), g.key(&task)) })
+			s.tasks.notify()
+			until(t, "it is placed", func() bool { return d.task() == api.TaskPlaced })
+			if now, away := g.savedTasks(); len(now) != 1 || now[0].granted() != c.want || len(away) != 0 {
+				t.Errorf("placed, it is saved as %+v, away %+v", now, away)
+			}
+		})
+	}
+}
+
 // TestRaisedLimit: a context that doesn't say what it needs, and waits while its guest's limit is raised,
 // gets what the guest may have then.
 func TestRaisedLimit(t *testing.T) {

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"time"
 
 	"vgpud/fairshare/place"
@@ -136,21 +137,35 @@ func (t *Table) Left(now time.Duration, k Key, times uint32, bytes uint64, wants
 	return d, false
 }
 
-// Had has a task that waits, and that an earlier daemon had placed, ask for what it had on its GPU in
-// bytes, within its guest's limit: it goes on with no less. 0 is not known.
-func (t *Table) Had(now time.Duration, k Key, memory uint64) {
-	x := t.byKey[k]
-	if x == nil || x.placed || x.left == 0 || memory == 0 {
-		return
+// Away is a context that left its GPU before this daemon came.
+type Away struct {
+	// Times is how often it has left a GPU, and OnHost the bytes of the host's memory that it has.
+	Times  uint32
+	OnHost uint64
+	// Had is what it was granted on its GPU in bytes, as its guest's process says: it goes on with no
+	// less. 0 is not known. Saved is what an earlier daemon saved of that; 0 is nothing.
+	Had, Saved uint64
+	// Wants reports whether it has something to do.
+	Wants bool
+}
+
+// Return adds a task that an earlier daemon had placed, and that has left its GPU since. It asks for
+// what it had: within its guest's limit, or for what was saved if that is more, since a lowered limit
+// takes nothing away.
+func (t *Table) Return(now time.Duration, k Key, r Request, a Away) error {
+	x, err := t.add(now, k, r)
+	if err != nil {
+		return err
 	}
-	x.req.Memory = min(memory, t.whole(x.of))
-	if x.held {
-		return
-	}
-	if _, err := t.queue.Grow(now, x.id, x.req.Memory+x.of.Own); err != nil { // beside its guest's others
-		_ = t.queue.Free(now, x.id) // the queue has it
+	t.bound(x)
+	x.first, x.left, x.onHost = x.req.Memory, max(a.Times, 1), a.OnHost
+	x.req.Memory = min(cmp.Or(a.Had, a.Saved, x.first), max(t.whole(x.of), a.Saved))
+	if len(x.of.held) > 0 {
 		t.hold(x)
+	} else if t.submit(now, x) {
+		t.rest(now, x, a.Wants)
 	}
+	return nil
 }
 
 // rest has a task that waits want no GPU unless it has something to do.

@@ -209,52 +209,74 @@ func TestDriversOwnMemory(t *testing.T) {
 // first: with less it can't go on.
 func TestTaskThatLeftAsksForWhatItHad(t *testing.T) {
 	a, b := Key{"a", 0, 1}, Key{"a", 1, 1}
-	for name, c := range map[string]struct {
-		whole bool
-		had   uint64
-	}{"it had grown": {false, 50}, "it had less than all": {true, 30}} {
-		x := newTable(t, 1)
-		open := make([]GPU, 1)
-		r := ask(20)
-		r.Whole = c.whole
-		if err := x.Submit(0, a, r); err != nil {
+	returns := func(x *Table, k Key, r Request, away Away) {
+		t.Helper()
+		away.OnHost, away.Wants = 10, true
+		if err := x.Return(0, k, r, away); err != nil {
 			t.Fatal(err)
 		}
-		first := x.byKey[a].first
-		x.Left(0, a, 3, 10, true)
-		x.Had(0, a, c.had)
-		if all := x.Tasks(0); all[0].First != first || all[0].Request.Memory != c.had {
+	}
+	whole := ask(20)
+	whole.Whole = true
+	for name, c := range map[string]struct {
+		r       Request
+		first   uint64
+		away    Away
+		lowered uint64
+		want    uint64
+	}{
+		"it had grown":               {r: ask(20), first: 20, away: Away{Times: 3, Had: 50}, want: 50},
+		"it had less than all":       {r: whole, first: 100, away: Away{Times: 3, Had: 30}, want: 30},
+		"what it had is not known":   {r: ask(20), first: 20, away: Away{Times: 3}, want: 20},
+		"only what was saved is":     {r: ask(20), first: 20, away: Away{Times: 3, Saved: 50}, want: 50},
+		"a lowered limit":            {r: ask(20), first: 20, away: Away{Times: 3, Had: 50, Saved: 50}, lowered: 30, want: 50},
+		"one below its request":      {r: ask(40), first: 40, away: Away{Times: 3, Had: 40, Saved: 40}, lowered: 30, want: 40},
+		"all of a lowered limit":     {r: whole, first: 30, away: Away{Times: 3, Had: 100, Saved: 100}, lowered: 30, want: 100},
+		"a lie":                      {r: ask(20), first: 20, away: Away{Times: 3, Had: 1 << 63}, want: 100},
+		"a lie about what it had":    {r: ask(20), first: 20, away: Away{Times: 3, Had: 1 << 63, Saved: 50}, lowered: 30, want: 50},
+		"it says less than it had":   {r: ask(20), first: 20, away: Away{Times: 3, Had: 40, Saved: 50}, want: 40},
+		"it says that it never left": {r: ask(20), first: 20, away: Away{Had: 50}, want: 50},
+	} {
+		x := newTable(t, 1)
+		if c.lowered > 0 {
+			if err := x.Admit(0, "a", Guest{Weight: 1, Memory: c.lowered}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		returns(x, a, c.r, c.away)
+		if all := x.Tasks(0); len(all) != 1 || all[0].First != c.first || all[0].Request.Memory != c.want || all[0].OnHost != 10 {
 			t.Errorf("%s: %+v", name, all)
 		}
-		placed := Decision{Key: a, Granted: c.had, Left: 3}
-		wantDecisions(t, name, x.Decide(0, open), placed)
-		x.Undo(0, a)
-		wantDecisions(t, name+", and its grant could not be saved", x.Decide(0, open), placed)
-		x.Had(0, a, 90) // it is on a GPU
-		if x.Granted(0) != c.had {
-			t.Errorf("%s: %d bytes are granted", name, x.Granted(0))
+		if all := x.Away("a"); len(all) != 1 || all[0].Key != a {
+			t.Errorf("%s: away are %+v", name, all)
 		}
-		x.Had(0, b, 90) // there is none
+		placed := Decision{Key: a, Granted: c.want, Left: max(c.away.Times, 1)}
+		wantDecisions(t, name, x.Decide(0, make([]GPU, 1)), placed)
+		if all := x.Away("a"); len(all) != 0 {
+			t.Errorf("%s: away are %+v", name, all)
+		}
+		x.Undo(0, a)
+		wantDecisions(t, name+", and its grant could not be saved", x.Decide(0, make([]GPU, 1)), placed)
 	}
 	// One that finds no room beside its guest's others waits for them, with all that it had.
 	x := newTable(t, 2)
 	open := make([]GPU, 2)
 	submit(t, x, 0, a, 60)
-	submit(t, x, 0, b, 20)
-	x.Left(0, b, 1, 10, true)
-	x.Had(0, b, 70)
+	returns(x, b, ask(20), Away{Times: 1, Had: 70})
 	wantDecisions(t, "one waits for the other", x.Decide(0, open), Decision{Key: a, Granted: 60}, Decision{Key: b, Reason: abi.WaitGuest})
 	x.Free(0, a)
 	wantDecisions(t, "the other has ended", x.Decide(0, open), Decision{Key: b, Granted: 70, Left: 1})
 	if all := x.Tasks(0); all[0].First != 20 {
 		t.Errorf("%+v", all)
 	}
-	// No more than the guest may have, whatever its process says.
+	// One that has nothing to do wants no GPU.
 	x = newTable(t, 1)
-	submit(t, x, 0, a, 20)
-	x.Left(0, a, 1, 10, true)
-	x.Had(0, a, 1<<63)
-	wantDecisions(t, "a lie", x.Decide(0, make([]GPU, 1)), Decision{Key: a, Granted: 100, Left: 1})
+	if err := x.Return(0, a, ask(20), Away{Times: 1, Had: 50}); err != nil {
+		t.Fatal(err)
+	}
+	wantDecisions(t, "nothing to do", x.Decide(0, make([]GPU, 1)))
+	x.Wants(0, a)
+	wantDecisions(t, "something to do", x.Decide(0, make([]GPU, 1)), Decision{Key: a, Granted: 50, Left: 1})
 }
 
 // contextModel is what a guest's process knows of a context.
@@ -452,12 +474,14 @@ func TestMovesProperty(t *testing.T) {
 			},
 			func() { unsaved = rapid.IntRange(0, 3).Draw(t, "unsaved") == 0 },
 			func() { // an earlier daemon had placed it
-				if k, m, ok := pick(func(m *contextModel) bool { return !m.onGPU && m.left == 0 }); ok {
-					m.left = 1
-					x.Left(now, k, 1, 10, true)
-					m.had = min(rapid.Uint64Range(10, 90).Draw(t, "had"), guests[k.Guest].Memory)
-					x.Had(now, k, m.had)
+				slot++
+				k := Key{rapid.SampledFrom([]string{"a", "b"}).Draw(t, "guest"), slot, 1}
+				had := rapid.Uint64Range(10, 90).Draw(t, "had")
+				away := Away{Times: 1, OnHost: 10, Had: had, Saved: had, Wants: true}
+				if err := x.Return(now, k, ask(rapid.Uint64Range(10, 90).Draw(t, "memory")), away); err != nil {
+					t.Fatal(err)
 				}
+				model[k] = &contextModel{stays: rapid.IntRange(0, 3).Draw(t, "stays") == 0, left: 1, had: had}
 			},
 			func() {
 				if rapid.IntRange(0, 9).Draw(t, "shut") == 0 {

@@ -40,6 +40,18 @@ func (t *Table) Placed(guest string) (all []Task) {
 	return all
 }
 
+// Away returns the tasks of a guest that have left their GPUs, in order of their slots. Each asks for what
+// it had there.
+func (t *Table) Away(guest string) (all []Task) {
+	for _, x := range t.order {
+		if !x.placed && x.left > 0 && x.key.Guest == guest {
+			all = append(all, x.view())
+		}
+	}
+	slices.SortFunc(all, func(a, b Task) int { return cmp.Compare(a.Key.Slot, b.Key.Slot) })
+	return all
+}
+
 // On reports how many tasks of a guest are on a GPU or on their way there, and their memory in bytes.
 func (t *Table) On(guest string, gpu int) (n int, memory uint64) {
 	for _, x := range t.order {
