@@ -36,13 +36,13 @@ func main() {
 	var o options
 	flag.StringVar(&o.bin, "bin", "bin", "the directory of vgpud's programs, and of its libraries in lib/")
 	flag.StringVar(&o.tree, "tree", ".", "the directory of vgpud's source")
-	flag.StringVar(&o.pattern, "run", "", "only tests whose suite and name match this regular expression")
+	flag.StringVar(&o.pattern, "run", "", "only tests whose suite and name match this regular expression; other tests' results stay")
 	flag.StringVar(&o.results, "results", "", "the file of results, one a line (default: in the cache)")
-	flag.StringVar(&o.page, "page", "", "write the page of results to this file")
+	flag.StringVar(&o.page, "page", "", "write the page of results to this file, unless -run chose some of the tests")
 	flag.BoolVar(&o.list, "list", false, "only list the tests, with the reasons of those that aren't run")
 	flag.BoolVar(&o.build, "build", false, "only build the tests")
 	flag.BoolVar(&o.report, "report", false, "only report the results that there are")
-	flag.BoolVar(&o.resume, "resume", false, "keep the results that there are, and run the rest")
+	flag.BoolVar(&o.resume, "resume", false, "keep the results that there are, and run only tests that have none")
 	flag.BoolVar(&o.again, "again", false, "with -resume: run failed tests again")
 	flag.BoolVar(&o.fresh, "fresh", false, "with -resume: run tests again whose results another build gave")
 	flag.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "tests at a time")
@@ -90,7 +90,7 @@ func run(ctx context.Context, o *options) error {
 	if o.results == "" {
 		o.results = filepath.Join(c.dir, "results.jsonl")
 	}
-	rs, err := openResults(o.results, o.resume || o.report)
+	rs, err := o.openResults(tests)
 	if err != nil {
 		return err
 	}
@@ -165,6 +165,16 @@ func buildAll(ctx context.Context, c *toolchain, tests []*test, parallel int) er
 	err := g.Wait()
 	fmt.Printf("%d built, %d of them do not\n", built, broken)
 	return err
+}
+
+// openResults opens the file of results. Those of the chosen tests are left out if they are to run
+// again. Those of tests that were not chosen stay.
+func (o *options) openResults(chosen []*test) (*results, error) {
+	rs, err := openResults(o.results, o.resume || o.report || o.pattern != "")
+	if err == nil && !o.resume && !o.report {
+		rs.forget(chosen)
+	}
+	return rs, err
 }
 
 // keeps reports whether a test that has result r is not run again by a build.

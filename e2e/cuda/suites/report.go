@@ -45,7 +45,7 @@ func count(all []result) map[string]tally {
 	return tallies
 }
 
-// report prints the results of tests and writes the page.
+// report prints the results of tests. It writes the page if these are all tests.
 func report(tests []*test, rs *results, o *options) error {
 	var all []result
 	left := make(map[string]int)
@@ -69,6 +69,10 @@ func report(tests []*test, rs *results, o *options) error {
 	fmt.Print(rest(left))
 	fmt.Print(shares(all))
 	if o.page == "" {
+		return nil
+	}
+	if o.pattern != "" {
+		fmt.Fprintf(os.Stderr, "%s is of all tests, and -run chose some: it stays as it is\n", o.page)
 		return nil
 	}
 	return os.WriteFile(o.page, []byte(page(all, left)), 0o644)

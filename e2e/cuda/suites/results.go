@@ -77,5 +77,15 @@ func (rs *results) has(t *test) (result, bool) {
 	return r, ok
 }
 
+// forget leaves out the results of tests that will run again. The file has their lines until later
+// ones replace them.
+func (rs *results) forget(tests []*test) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	for _, t := range tests {
+		delete(rs.of, t.id())
+	}
+}
+
 // Close closes the file.
 func (rs *results) Close() error { return rs.file.Close() }
