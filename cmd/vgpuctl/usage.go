@@ -62,7 +62,7 @@ each day or hour.`,
 			}
 			if len(u.Rows) == 0 && (q.VM != "" || q.Domain != "" || q.Owner != "" || q.Project != "" || q.GPU != "") {
 				// Perhaps it is misspelled.
-				if _, err := fmt.Fprintf(c.ErrOrStderr(), "%s: of what was asked for nothing is recorded in this time; without it, `%s` lists what there is\n", c.Root().Name(), c.CommandPath()); err != nil {
+				if _, err := fmt.Fprintf(c.ErrOrStderr(), "%s: nothing that matches is recorded in this time; `%s` without --vm, --domain, --owner, --project and --gpu lists what there is\n", c.Root().Name(), c.CommandPath()); err != nil {
 					return err
 				}
 			}

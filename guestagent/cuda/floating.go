@@ -10,7 +10,7 @@ import (
 )
 
 // taskMemoryVariable names the variable that says how much GPU memory each of the program's contexts
-// will take, where the virtual GPU floats: bytes, or with K, M or G behind.
+// will take, where the virtual GPU floats, as parseBytes reads it.
 const taskMemoryVariable = "VGPU_TASK_MEMORY"
 
 // contextOptions returns how the program's contexts are made. Where the virtual GPU floats, each waits
@@ -37,11 +37,13 @@ func (d *Driver) taskLimit() uint64 {
 	return limit
 }
 
-// parseBytes parses a positive number of bytes, with K, M or G behind for powers of 1024.
+// parseBytes parses a positive number of bytes, with K, M, G or T behind for powers of 1024, or with
+// KiB, MiB, GiB or TiB as the host's own settings have them.
 func parseBytes(s string) (uint64, bool) {
+	s = strings.ToUpper(s)
 	shift := 0
-	for i, unit := range []string{"K", "M", "G"} {
-		if digits, ok := strings.CutSuffix(strings.ToUpper(s), unit); ok {
+	for i, unit := range []string{"K", "M", "G", "T"} {
+		if digits, ok := strings.CutSuffix(strings.TrimSuffix(s, "IB"), unit); ok {
 			s, shift = digits, 10*(i+1)
 			break
 		}

@@ -12,6 +12,8 @@ import (
 func TestParseBytes(t *testing.T) {
 	for s, want := range map[string]uint64{
 		"1": 1, "512M": 512 << 20, "3g": 3 << 30, "7K": 7 << 10, "18446744073709551615": 1<<64 - 1,
+		"512MiB": 512 << 20, "3gib": 3 << 30, "7KiB": 7 << 10, "2T": 2 << 40, "2TiB": 2 << 40,
+		"iB": 0, "1iB": 0, "1MB": 0, "MiB": 0, "1MiBiB": 0, "1KM": 0, "1 MiB": 0, "16777216TiB": 0,
 		"": 0, "0": 0, "0M": 0, "-1": 0, "1.5G": 0, "M": 0, "18446744073709551615K": 0, "17179869184G": 0, "GG": 0,
 	} {
 		if got, ok := parseBytes(s); got != want || ok != (want > 0) {
