@@ -51,12 +51,13 @@ clang-deps: build-deps
 corpus: clang-deps
 	GO=$(GO) gpu/corpus/compile.sh
 
-# On a KVM host; in a VM: scripts/install.sh --guest. PREFIX and DESTDIR as usual.
-install: build
+# Installs what `make build` made, on a KVM host; in a VM: scripts/install.sh --guest. PREFIX and
+# DESTDIR as usual. It does not build, since root often has no go in its path.
+install:
 	scripts/install.sh
 
-# On a node of Kubernetes, beside that: the driver for it.
-install-kubernetes: vgpu-dra
+# On a node of Kubernetes, beside that: the driver for it, which `make vgpu-dra` made.
+install-kubernetes:
 	scripts/install.sh --kubernetes
 
 # Removes what install put there. PREFIX and DESTDIR as for install; UNINSTALLFLAGS=--purge also
