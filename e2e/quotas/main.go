@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"vgpud/clock"
+	"vgpud/e2e/papers/parallel"
 )
 
 func main() {
@@ -20,6 +23,7 @@ func main() {
 	}
 	wanted := strings.Split(*only, ",")
 	tried := slices.DeleteFunc(slices.Clone(policies), func(p string) bool { return !slices.Contains(wanted, p) })
+	parallel.Show(parallel.NewProgress("quotas", os.Stderr, clock.Real{}, 10*time.Second))
 	r, err := makeReport(trials(tried, counts), func(name string, took time.Duration) {
 		if *verbose {
 			fmt.Fprintf(os.Stderr, "%s: %v\n", name, took.Round(time.Millisecond))

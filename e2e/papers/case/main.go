@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"vgpud/clock"
+	"vgpud/e2e/papers/parallel"
 )
 
 // request is what the flags ask for.
@@ -50,7 +54,7 @@ func (q *request) carryOut(ctx context.Context) error {
 		fit(os.Stdout)
 		return nil
 	case q.timed != "":
-		return clock(q.timed)
+		return timeDecisions(q.timed)
 	case q.live != "":
 		return runLive(ctx, q.live, q.program, q.runs, q.begin)
 	case q.gpu != "":
@@ -60,6 +64,7 @@ func (q *request) carryOut(ctx context.Context) error {
 	case q.checked != "":
 		return goalSet.Check(os.Stdout, q.checked)
 	}
+	parallel.Show(parallel.NewProgress("case", os.Stderr, clock.Real{}, 10*time.Second))
 	r, err := everything(whole)
 	if err != nil {
 		return err

@@ -101,8 +101,8 @@ func least(p place.Placer) (decide, pass float64) {
 	return decide, pass
 }
 
-// clock measures the rows that depend on the machine, and writes them.
-func clock(dir string) error {
+// timeDecisions measures the rows that depend on the machine, and writes them.
+func timeDecisions(dir string) error {
 	d3, p3 := least(place.Warps{})
 	d2, p2 := least(place.Blocks{})
 	decide := measured("decide_us", stat{mean: d3}, rounds*5000)

@@ -4,6 +4,10 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/e2e/papers/parallel"
 )
 
 func main() {
@@ -33,6 +37,7 @@ func carryOut(out, checked string) error {
 	if checked != "" {
 		return goalSet.Check(os.Stdout, checked)
 	}
+	parallel.Show(parallel.NewProgress("edge", os.Stderr, clock.Real{}, 10*time.Second))
 	r, err := everything(whole)
 	if err != nil {
 		return err

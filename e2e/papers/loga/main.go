@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"vgpud/clock"
+	"vgpud/e2e/papers/parallel"
 	"vgpud/gpu/corpus"
 )
 
@@ -23,6 +25,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	parallel.Show(parallel.NewProgress("loga", os.Stderr, clock.Real{}, 10*time.Second))
 	if err := reproduce(os.Stdout, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "loga:", err)
 		os.Exit(1)

@@ -5,6 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
+
+	"vgpud/clock"
+	"vgpud/e2e/papers/parallel"
 )
 
 func main() {
@@ -14,6 +18,7 @@ func main() {
 		flag.Usage()
 		os.Exit(2)
 	}
+	parallel.Show(parallel.NewProgress("preemptbench", os.Stderr, clock.Real{}, 10*time.Second))
 	if err := run(os.Stdout, *out); err != nil {
 		fmt.Fprintln(os.Stderr, "preemptbench:", err)
 		os.Exit(1)
