@@ -20,6 +20,7 @@ import (
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/driver/drivertest"
 	"vgpud/guestagent/sysfs"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -319,17 +320,14 @@ func TestFailedDeviceIsTriedAgain(t *testing.T) {
 		t.Errorf("at the start: %s, want %s", got, want)
 	}
 	well.Store(true)
-	late := time.Now().Add(2 * time.Minute)
-	for {
+	proctest.Until(t, "the device is tried again", func() bool {
 		bus, err := driver.DialAgent(t.Context(), driver.AgentOptions{Socket: g.socket})
-		if err == nil {
-			check(t, bus.Close())
-			break
+		if err != nil {
+			return false
 		}
-		if time.Now().After(late) {
-			t.Fatal(err)
-		}
-	}
+		check(t, bus.Close())
+		return true
+	})
 	g.log.await(t, `msg="virtual GPU is tried again"`)
 	if d := g.Devices()[0]; d.State != agent.StatePolling || d.Check == nil || !d.Check.OK {
 		t.Errorf("in the end: %+v", d)

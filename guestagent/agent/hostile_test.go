@@ -18,6 +18,7 @@ import (
 	"vgpud/guestagent/allot"
 	"vgpud/guestagent/driver"
 	"vgpud/guestagent/driver/drivertest"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/vgpu/abi"
 )
 
@@ -57,11 +58,7 @@ func TestFullEventfd(t *testing.T) {
 	check(t, compute(t.Context(), bus, dev)) // which raises it
 	free := make(chan []agent.Device, 1)
 	go func() { free <- g.Devices() }()
-	select {
-	case <-free:
-	case <-time.After(time.Minute):
-		t.Fatal("the device is held up")
-	}
+	proctest.Until(t, "the device is not held up", func() bool { return len(free) > 0 })
 	check(t, conn.Close())
 	g.settled(t, 1)
 	check(t, dev.Close())
@@ -114,17 +111,8 @@ func (h *slowHosts) awaitPolls(t *testing.T, n int) {
 		defer h.mu.Unlock()
 		return h.polled
 	}
-	late := time.NewTimer(10 * time.Second)
-	again := time.NewTicker(time.Millisecond)
-	defer late.Stop()
-	defer again.Stop()
-	for want := polled() + n; polled() < want; {
-		select {
-		case <-again.C:
-		case <-late.C:
-			t.Fatal("nobody waits for the host")
-		}
-	}
+	want := polled() + n
+	proctest.Until(t, "somebody waits for the host", func() bool { return polled() >= want })
 }
 
 // end ends what contexts were to end.

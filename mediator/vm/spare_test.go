@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
+	"vgpud/internal/proctest"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
@@ -38,11 +39,9 @@ func warmExecutors(t *testing.T) (*executors, *observedClock) {
 
 // awaitSpare waits until the guest has a new spare executor, and returns its PID. The wait for its
 // start comes first, and then that for its end.
-func awaitSpare(t *testing.T, b *executors, now *observedClock) int {
+func awaitSpare(t *testing.T, b *executors, now *observedClock) (pid int) {
 	t.Helper()
-	limit := time.NewTimer(time.Minute)
-	defer limit.Stop()
-	for {
+	proctest.Until(t, "a spare executor", func() bool {
 		select {
 		case d := <-now.waits:
 			switch d {
@@ -50,12 +49,14 @@ func awaitSpare(t *testing.T, b *executors, now *observedClock) int {
 				now.AwaitWaiters(1)
 				now.Advance(spareDelay)
 			case spareLife:
-				return spareOf(b)
+				pid = spareOf(b)
+				return true
 			}
-		case <-limit.C:
-			t.Fatal("no spare executor")
+		default:
 		}
-	}
+		return false
+	})
+	return pid
 }
 
 // spareOf returns the PID of the guest's spare executor, or 0 if it has none.

@@ -10,12 +10,12 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"vgpud/gpu"
 	"vgpud/gpu/soft"
+	"vgpud/internal/proctest"
 )
 
 // full reports whether a refusal means that there is no room, and not that there is no GPU.
@@ -250,17 +250,11 @@ func TestControlsPerUser(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for limit := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+	proctest.Until(t, "no controls are left", func() bool {
 		s.mu.Lock()
-		n := len(s.controls)
-		s.mu.Unlock()
-		if n == 0 {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatalf("controls of %d users are left", n)
-		}
-	}
+		defer s.mu.Unlock()
+		return len(s.controls) == 0
+	})
 	if again, err := hoard(5001); len(again) == 0 {
 		t.Errorf("none after all were closed: %v", err)
 	} else {
