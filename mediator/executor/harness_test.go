@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -59,6 +60,10 @@ func newRig(t testing.TB, o gpu.ContextOptions) *rig {
 	t.Helper()
 	return newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, o)
 }
+
+// slowGPU is a GPU whose kernels take 25 times as long, so that one is still on it when a test
+// looks that had to wait for a processor.
+var slowGPU = soft.Options{MemoryBytes: 64 << 20, Priority: -1, WarpTime: 5 * time.Microsecond}
 
 // newRigOn is newRig on a GPU with other options.
 func newRigOn(t testing.TB, so soft.Options, o gpu.ContextOptions) *rig {

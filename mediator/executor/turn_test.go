@@ -158,7 +158,7 @@ func TestTurnIsTakenBack(t *testing.T) {
 func TestEvictedWaitsForItsTurn(t *testing.T) {
 	for _, k := range kernels {
 		t.Run(k.Form.String(), func(t *testing.T) {
-			r := newRig(t, gpu.ContextOptions{})
+			r := newRigOn(t, slowGPU, gpu.ContextOptions{})
 			g := r.open()
 			fn := g.load(testdata(t, k.file), k.name)
 			c := g.counting(800)
@@ -199,7 +199,7 @@ func TestDaemonsDeath(t *testing.T) {
 	for _, state := range []slotstate.State{slotstate.Ready, slotstate.ToRun, slotstate.Running, slotstate.ToEvict} {
 		for _, suspended := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%v, suspended %v", state, suspended), func(t *testing.T) {
-				r := newRig(t, gpu.ContextOptions{})
+				r := newRigOn(t, slowGPU, gpu.ContextOptions{})
 				g := r.open()
 				k := kernels[0]
 				fn := g.load(testdata(t, k.file), k.name)

@@ -13,7 +13,7 @@ import (
 // was, of launches of all kinds and of fills, if work logs are wanted.
 func TestWorkIsLogged(t *testing.T) {
 	for _, wanted := range []bool{false, true} {
-		r := newRig(t, gpu.ContextOptions{})
+		r := newRigOn(t, slowGPU, gpu.ContextOptions{})
 		r.page.SetWorkLogWanted(wanted)
 		work := r.page.WorkLog(0)
 		a, b := r.open(), r.open()
