@@ -77,8 +77,13 @@ func (c *windowedContext) load(off uint64) uint32 {
 
 // newWindowedRig is newRig with a window for so many control blocks.
 func newWindowedRig(t testing.TB, blocks int) (*rig, *windowedContext) {
+	return newWindowedRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, blocks)
+}
+
+// newWindowedRigOn is newRigOn with a window for so many control blocks.
+func newWindowedRigOn(t testing.TB, so soft.Options, blocks int) (*rig, *windowedContext) {
 	var w *windowedContext
-	r := newRigIn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, gpu.ContextOptions{}, func(c gpu.Context) gpu.Context {
+	r := newRigIn(t, so, gpu.ContextOptions{}, func(c gpu.Context) gpu.Context {
 		w = &windowedContext{Context: c, t: t, blocks: blocks}
 		var err error
 		if w.base, err = c.Alloc(max(uint64(blocks), 1) * abi.ControlBytes); err != nil {
@@ -95,11 +100,11 @@ func newWindowedRig(t testing.TB, blocks int) (*rig, *windowedContext) {
 // bothWays runs a test with control blocks that are reached by copies, and with ones in a window.
 func bothWays(t *testing.T, test func(t *testing.T, newRig func(testing.TB) *rig)) {
 	t.Run("copies", func(t *testing.T) {
-		test(t, func(t testing.TB) *rig { return newRig(t, gpu.ContextOptions{}) })
+		test(t, func(t testing.TB) *rig { return newRigOn(t, slowGPU, gpu.ContextOptions{}) })
 	})
 	t.Run("window", func(t *testing.T) {
 		test(t, func(t testing.TB) *rig {
-			r, w := newWindowedRig(t, 64)
+			r, w := newWindowedRigOn(t, slowGPU, 64)
 			t.Cleanup(func() {
 				if w.stores == 0 {
 					t.Error("nothing was stored to the window")

@@ -264,7 +264,9 @@ func TestSpatialEvictionBehind(t *testing.T) {
 func TestSpatialEviction(t *testing.T) {
 	for _, mode := range []machine.Mode{machine.CoRun, machine.Exclusive} {
 		t.Run(mode.String(), func(t *testing.T) {
-			r := newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1, Machine: machine.Config{Mode: mode}}, gpu.ContextOptions{})
+			so := slowGPU
+			so.Machine.Mode = mode
+			r := newRigOn(t, so, gpu.ContextOptions{})
 			g := r.open()
 			k := kernels[2]
 			fn := g.load(testdata(t, k.file), k.name)
