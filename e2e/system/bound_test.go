@@ -32,9 +32,10 @@ func TestHostileContexts(t *testing.T) {
 
 // TestHostileEvents is TestHostileContexts with an event kernel that never ends in each context.
 func TestHostileEvents(t *testing.T) {
-	for _, policy := range []string{"dfq", "ffs"} {
-		t.Run(policy, func(t *testing.T) { bound(t, policy, "exclusive", mischief.RunEndlessEvent) })
+	for _, mode := range []string{"exclusive", "slices", "co-run"} {
+		t.Run(mode, func(t *testing.T) { bound(t, "dfq", mode, mischief.RunEndlessEvent) })
 	}
+	t.Run("ffs", func(t *testing.T) { bound(t, "ffs", "exclusive", mischief.RunEndlessEvent) })
 }
 
 // bound is a test of a policy on a GPU in a mode. run launches something endless, and returns when it
