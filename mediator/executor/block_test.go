@@ -77,7 +77,7 @@ func (c *windowedContext) load(off uint64) uint32 {
 
 // newWindowedRig is newRig with a window for so many control blocks.
 func newWindowedRig(t testing.TB, blocks int) (*rig, *windowedContext) {
-	return newWindowedRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, blocks)
+	return newWindowedRigOn(t, testGPU, blocks)
 }
 
 // newWindowedRigOn is newRigOn with a window for so many control blocks.
@@ -98,13 +98,13 @@ func newWindowedRigOn(t testing.TB, so soft.Options, blocks int) (*rig, *windowe
 }
 
 // bothWays runs a test with control blocks that are reached by copies, and with ones in a window.
-func bothWays(t *testing.T, test func(t *testing.T, newRig func(testing.TB) *rig)) {
+func bothWays(t *testing.T, so soft.Options, test func(t *testing.T, newRig func(testing.TB) *rig)) {
 	t.Run("copies", func(t *testing.T) {
-		test(t, func(t testing.TB) *rig { return newRigOn(t, slowGPU, gpu.ContextOptions{}) })
+		test(t, func(t testing.TB) *rig { return newRigOn(t, so, gpu.ContextOptions{}) })
 	})
 	t.Run("window", func(t *testing.T) {
 		test(t, func(t testing.TB) *rig {
-			r, w := newWindowedRigOn(t, slowGPU, 64)
+			r, w := newWindowedRigOn(t, so, 64)
 			t.Cleanup(func() {
 				if w.stores == 0 {
 					t.Error("nothing was stored to the window")

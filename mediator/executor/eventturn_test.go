@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"vgpud/gpu"
-	"vgpud/gpu/soft"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/ipc/slotstate"
 	"vgpud/mediator/vgpu/abi"
@@ -128,7 +127,7 @@ func newEventRigOn(t *testing.T, limit FetchLimit) *eventRig {
 
 // newEventRigIn is newEventRigOn in a context that wrap returns.
 func newEventRigIn(t *testing.T, limit FetchLimit, wrap func(gpu.Context) gpu.Context) *eventRig {
-	r := &eventRig{rig: newRigIn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, gpu.ContextOptions{}, wrap)}
+	r := &eventRig{rig: newRigIn(t, testGPU, gpu.ContextOptions{}, wrap)}
 	r.x.o.FetchLimit = limit
 	r.page.SetTerms(ipc.Terms{Weight: 1, PriorityCeiling: 7})
 	r.g = r.open()

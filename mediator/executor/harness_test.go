@@ -58,12 +58,15 @@ type guestEnd struct {
 
 func newRig(t testing.TB, o gpu.ContextOptions) *rig {
 	t.Helper()
-	return newRigOn(t, soft.Options{MemoryBytes: 64 << 20, Priority: -1}, o)
+	return newRigOn(t, testGPU, o)
 }
 
-// slowGPU is a GPU whose kernels take 25 times as long, so that one is still on it when a test
-// looks that had to wait for a processor.
-var slowGPU = soft.Options{MemoryBytes: 64 << 20, Priority: -1, WarpTime: 5 * time.Microsecond}
+// testGPU is a rig's GPU. The kernels of slowGPU take 25 times as long, so that one is still there when
+// a test looks that had to wait for a processor.
+var (
+	testGPU = soft.Options{MemoryBytes: 64 << 20, Priority: -1}
+	slowGPU = soft.Options{MemoryBytes: 64 << 20, Priority: -1, WarpTime: 5 * time.Microsecond}
+)
 
 // newRigOn is newRig on a GPU with other options.
 func newRigOn(t testing.TB, so soft.Options, o gpu.ContextOptions) *rig {

@@ -138,7 +138,7 @@ func (r *rig) newest() (v ipc.Launch) {
 }
 
 // TestPreemptibleLaunch runs each form to its end without an eviction, twice in the same memory.
-func TestPreemptibleLaunch(t *testing.T) { bothWays(t, testPreemptibleLaunch) }
+func TestPreemptibleLaunch(t *testing.T) { bothWays(t, testGPU, testPreemptibleLaunch) }
 
 func testPreemptibleLaunch(t *testing.T, newRig func(testing.TB) *rig) {
 	for _, k := range kernels {
@@ -168,7 +168,7 @@ func testPreemptibleLaunch(t *testing.T, newRig func(testing.TB) *rig) {
 
 // TestEvictAndGoOn evicts each form again and again, from all SMs and from some. Every task runs
 // once, and the next command of the channel sees all of the launch's work.
-func TestEvictAndGoOn(t *testing.T) { bothWays(t, testEvictAndGoOn) }
+func TestEvictAndGoOn(t *testing.T) { bothWays(t, testGPU, testEvictAndGoOn) }
 
 func testEvictAndGoOn(t *testing.T, newRig func(testing.TB) *rig) {
 	for _, k := range kernels {
@@ -419,7 +419,7 @@ func (r *rig) two(k kernel) (g *guestEnd, c *counting) {
 
 // TestTwoOnTheGPU evicts the first of two launches on the GPU, the second, and both. They compute
 // the same as one after the other.
-func TestTwoOnTheGPU(t *testing.T) { bothWays(t, testTwoOnTheGPU) }
+func TestTwoOnTheGPU(t *testing.T) { bothWays(t, slowGPU, testTwoOnTheGPU) }
 
 func testTwoOnTheGPU(t *testing.T, newRig func(testing.TB) *rig) {
 	for _, k := range kernels {
