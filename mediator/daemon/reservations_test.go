@@ -80,7 +80,11 @@ func TestGuestsBesideNova(t *testing.T) {
 	d := startDaemonThat(t, dir, idleGPU{}, statefile.Files{}, func(c *Config) { c.PlacementAgent = socket }, "gpu0", "gpu1")
 	create := func(s api.VMSpec) (api.VM, error) {
 		s.BAR2Bytes = 16 << 20
-		return d.client.CreateVM(t.Context(), s)
+		v, err := d.client.CreateVM(t.Context(), s)
+		if err == nil {
+			d.endWithTest(v)
+		}
+		return v, err
 	}
 	if _, err := create(api.VMSpec{Name: "a"}); err == nil || !strings.Contains(err.Error(), "vgpu-placement") {
 		t.Errorf("without an agent: %v", err)

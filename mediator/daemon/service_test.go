@@ -266,12 +266,17 @@ func (d *daemon) createVM(spec api.VMSpec) api.VM {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+	d.endWithTest(v)
+	return v
+}
+
+// endWithTest has a guest end with the test. It would live on without the daemon.
+func (d *daemon) endWithTest(v api.VM) {
 	d.t.Cleanup(func() {
 		if err := unix.Kill(v.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 			d.t.Error(err)
 		}
 	})
-	return v
 }
 
 // guest returns the daemon's half of a guest.

@@ -54,11 +54,7 @@ func (d *daemon) settings() settings {
 func (d *daemon) tryCreate(spec api.VMSpec) error {
 	v, err := d.client.CreateVM(d.t.Context(), spec)
 	if err == nil {
-		d.t.Cleanup(func() {
-			if err := unix.Kill(v.PID, unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
-				d.t.Error(err)
-			}
-		})
+		d.endWithTest(v)
 	}
 	return err
 }
