@@ -87,15 +87,7 @@ func loadElements(elems []element) mover {
 func loadNarrow(w *warp, e *element, data []byte) {
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
-		v := fetch(data[w.off[i]+e.at:], e.size, e.sext)
-		switch e.reg.class {
-		case reg16:
-			w.r32[e.reg.index][i] = uint32(v) & 0xffff
-		case reg32:
-			w.r32[e.reg.index][i] = uint32(v)
-		case reg64:
-			w.r64[e.reg.index][i] = v
-		}
+		w.setLane(e.reg, i, fetch(data[w.off[i]+e.at:], e.size, e.sext))
 	}
 }
 
