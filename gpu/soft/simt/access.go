@@ -23,6 +23,8 @@ type access struct {
 	write bool
 	site  uint32
 	move  mover
+	// resolve is the general code of an operation that has a faster one.
+	resolve opFunc
 }
 
 // inRange reports whether a lane's access of size bytes at off is aligned and within n bytes.
@@ -46,32 +48,7 @@ func global64(w *warp, in *inst) {
 		w.badAddress(in, lane, base)
 		return
 	}
-	shift := uint(bits.TrailingZeros32(x.mem.size))
-	units := uint64(len(c.data)) >> shift
-	rel := in.imm - c.lo
-	sectors := uint32(0)
-	last := ^uint64(0)
-	good := true
-	if w.mask == full {
-		for i := range a {
-			off := a[i] + rel
-			good = good && inRange(off, shift, units)
-			w.off[i] = int(off)
-			s := (off + c.lo) >> 5
-			sectors += bit(s != last)
-			last = s
-		}
-	} else {
-		for m := w.mask; m != 0; m &= m - 1 {
-			i := first(m)
-			off := a[i] + rel
-			good = good && inRange(off, shift, units)
-			w.off[i] = int(off)
-			s := (off + c.lo) >> 5
-			sectors += bit(s != last)
-			last = s
-		}
-	}
+	good, sectors := w.globalOffsets(a, in.imm, c, x.mem.size)
 	if x.mem.size > 16 {
 		sectors *= x.mem.size / 32
 	}
@@ -81,6 +58,36 @@ func global64(w *warp, in *inst) {
 		return
 	}
 	w.eachLane(in, false)
+}
+
+// globalOffsets sets w.off to the lanes' offsets in a mapping. It reports whether all are aligned and
+// within the mapping, and how many sectors they are in.
+func (w *warp) globalOffsets(a *[lanes]uint64, imm uint64, c *cachedMapping, size uint32) (good bool, sectors uint32) {
+	shift := bits.TrailingZeros32(size)
+	rel := imm - c.lo
+	off := &w.off
+	last, most := ^uint64(0), uint64(0)
+	if w.mask == full {
+		for i := range a {
+			o := a[i] + rel
+			most = max(most, bits.RotateLeft64(o, -shift))
+			off[i] = int(o)
+			s := (a[i] + imm) >> 5
+			sectors += bit(s != last)
+			last = s
+		}
+	} else {
+		for m := w.mask; m != 0; m &= m - 1 {
+			i := first(m)
+			o := a[i] + rel
+			most = max(most, bits.RotateLeft64(o, -shift))
+			off[i] = int(o)
+			s := (a[i] + imm) >> 5
+			sectors += bit(s != last)
+			last = s
+		}
+	}
+	return most < uint64(len(c.data))>>shift, sectors
 }
 
 // findMapping looks up an address and caches its mapping.
@@ -144,18 +151,33 @@ func (w *warp) locate(m *access, lane int, addr uint64, generic bool) (data []by
 	return s.data, int(addr - s.lo), true
 }
 
-// generic64 resolves generic addresses.
+// generic64 resolves generic addresses. If all lanes' are in the same window, it does so as an access
+// to that window's space does.
 func generic64(w *warp, in *inst) {
 	a := vec[uint64](w, in.a)
-	var high uint64
-	for m := w.mask; m != 0; m &= m - 1 {
-		high = max(high, a[first(m)]+in.imm)
+	low, high := ^uint64(0), uint64(0)
+	if w.mask == full {
+		for i := range a {
+			low, high = min(low, a[i]+in.imm), max(high, a[i]+in.imm)
+		}
+	} else {
+		for m := w.mask; m != 0; m &= m - 1 {
+			at := a[first(m)] + in.imm
+			low, high = min(low, at), max(high, at)
+		}
 	}
-	if high < GlobalLimit {
+	mem := in.x.mem
+	switch {
+	case high < GlobalLimit:
 		global64(w, in)
-		return
+	case low >= sharedWindow && high < localWindow && offsetsIn(w, a, in.imm-sharedWindow, mem.size, len(w.shared)):
+		mem.move(w, in, w.shared)
+	case low >= localWindow && high < paramWindow && offsetsIn(w, a, in.imm-localWindow, mem.size, w.localBytes):
+		w.eachLocal()
+		mem.move(w, in, w.local)
+	default:
+		w.eachLane(in, true)
 	}
-	w.eachLane(in, true)
 }
 
 // shared32 and shared64 resolve addresses in shared memory.
@@ -163,29 +185,34 @@ func shared32(w *warp, in *inst) { resolveShared(w, in, vec[uint32](w, in.a)) }
 func shared64(w *warp, in *inst) { resolveShared(w, in, vec[uint64](w, in.a)) }
 
 func resolveShared[T uint32 | uint64](w *warp, in *inst, a *[lanes]T) {
-	shift := uint(bits.TrailingZeros32(in.x.mem.size))
-	units := uint64(len(w.shared)) >> shift
-	rel := T(in.imm)
-	good := true
-	if w.mask == full {
-		for i := range a {
-			off := uint64(a[i] + rel)
-			good = good && inRange(off, shift, units)
-			w.off[i] = int(off)
-		}
-	} else {
-		for m := w.mask; m != 0; m &= m - 1 {
-			i := first(m)
-			off := uint64(a[i] + rel)
-			good = good && inRange(off, shift, units)
-			w.off[i] = int(off)
-		}
-	}
-	if !good {
+	if !offsetsIn(w, a, T(in.imm), in.x.mem.size, len(w.shared)) {
 		w.faultFirst(in, len(w.shared))
 		return
 	}
 	in.x.mem.move(w, in, w.shared)
+}
+
+// offsetsIn sets w.off to the lanes' addresses plus rel, and reports whether all are aligned to size
+// and within n bytes.
+func offsetsIn[T uint32 | uint64](w *warp, a *[lanes]T, rel T, size uint32, n int) bool {
+	shift := bits.TrailingZeros32(size)
+	off := &w.off
+	most := uint64(0)
+	if w.mask == full {
+		for i := range a {
+			o := uint64(a[i] + rel)
+			most = max(most, bits.RotateLeft64(o, -shift))
+			off[i] = int(o)
+		}
+	} else {
+		for m := w.mask; m != 0; m &= m - 1 {
+			i := first(m)
+			o := uint64(a[i] + rel)
+			most = max(most, bits.RotateLeft64(o, -shift))
+			off[i] = int(o)
+		}
+	}
+	return most < uint64(n)>>shift
 }
 
 // local32 and local64 resolve addresses in local memory, of which each lane has its own part.
@@ -193,25 +220,19 @@ func local32(w *warp, in *inst) { resolveLocal(w, in, vec[uint32](w, in.a)) }
 func local64(w *warp, in *inst) { resolveLocal(w, in, vec[uint64](w, in.a)) }
 
 func resolveLocal[T uint32 | uint64](w *warp, in *inst, a *[lanes]T) {
-	shift := uint(bits.TrailingZeros32(in.x.mem.size))
-	units := uint64(w.localBytes) >> shift
-	rel := T(in.imm)
-	good := true
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := first(m)
-		off := uint64(a[i] + rel)
-		good = good && inRange(off, shift, units)
-		w.off[i] = int(off)
-	}
-	if !good {
+	if !offsetsIn(w, a, T(in.imm), in.x.mem.size, w.localBytes) {
 		w.faultFirst(in, w.localBytes)
 		return
 	}
-	for m := w.mask; m != 0; m &= m - 1 {
-		i := first(m)
+	w.eachLocal()
+	in.x.mem.move(w, in, w.local)
+}
+
+// eachLocal turns w.off from offsets in a lane's local memory into those in the warp's.
+func (w *warp) eachLocal() {
+	for i := range w.off {
 		w.off[i] += i * w.localBytes
 	}
-	in.x.mem.move(w, in, w.local)
 }
 
 // frameLocal resolves a variable of the running activation. Its address is a constant offset in the

@@ -32,6 +32,7 @@ func (m *mods) space() ptx.Space {
 // place is the target of a memory operation.
 type place struct {
 	resolve opFunc
+	fast    opFunc // nil, or faster code than resolve for some patterns of addresses
 	base    operand
 	offset  uint64
 	space   ptx.Space
@@ -44,7 +45,7 @@ type placeKind uint8
 
 const (
 	otherPlace  placeKind = iota
-	globalPlace           // addresses in 64-bit registers, in global memory
+	globalPlace           // addresses in 64-bit registers, in global memory or generic
 	sharedPlace           // addresses in 32-bit registers, in shared memory
 )
 
@@ -73,7 +74,7 @@ func (c *compiler) address(o *ptx.Operand, space ptx.Space) (place, error) {
 		}
 		p := place{resolve: c.resolver(space, r.class == reg64), base: r, offset: o.Bits, space: space}
 		switch {
-		case space == ptx.GlobalSpace:
+		case space == ptx.GlobalSpace || space == ptx.NoSpace:
 			p.kind = globalPlace
 		case space == ptx.SharedSpace && r.class == reg32:
 			p.kind = sharedPlace
@@ -216,9 +217,13 @@ func generically(o *ptx.Operand, window uint64) uint64 {
 
 // memory adds a memory operation.
 func (c *compiler) memory(p place, data operand, size int, write bool, move mover) {
-	mem := &access{size: uint32(size), space: p.space, write: write, site: uint32(c.prog.sites), move: move}
+	mem := &access{size: uint32(size), space: p.space, write: write, site: uint32(c.prog.sites), move: move, resolve: p.resolve}
 	c.prog.sites++
-	in := inst{op: p.resolve, d: data.index, a: p.base.index, imm: p.offset, run: 1, x: &extra{mem: mem}}
+	op := p.resolve
+	if p.fast != nil {
+		op = p.fast
+	}
+	in := inst{op: op, d: data.index, a: p.base.index, imm: p.offset, run: 1, x: &extra{mem: mem}}
 	c.emit(in, c.costs().Memory)
 }
 
@@ -299,9 +304,7 @@ func load(c *compiler, in *ptx.Instr, m *mods) error {
 	case n == 1 && size == 8 && e.reg.class == reg64:
 		move = load64
 	}
-	if f := fast(p, elems, false); f != nil {
-		p.resolve = f
-	}
+	p.fast = fast(p, elems, false)
 	c.memory(p, e.reg, n*size, false, move)
 	return nil
 }
@@ -371,9 +374,7 @@ func store(c *compiler, in *ptx.Instr, m *mods) error {
 	case n == 1 && size == 8 && e.reg.class == reg64:
 		move = store64
 	}
-	if f := fast(p, elems, true); f != nil {
-		p.resolve = f
-	}
+	p.fast = fast(p, elems, true)
 	c.memory(p, e.reg, n*size, true, move)
 	return nil
 }

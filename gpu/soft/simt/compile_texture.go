@@ -49,7 +49,7 @@ func (c *compiler) reference(s *ptx.Symbol, offset uint64) (operand, error) {
 		return operand{}, c.unsupported("%s, which is no texture of this module", s.Name)
 	}
 	base := c.uniformReg(uniform{wide: true, bits: at + offset, image: true})
-	c.memory(place{resolve: global64, base: base, space: ptx.GlobalSpace}, d, 8, false, load64)
+	c.memory(place{resolve: global64, fast: loadGlobal64, base: base, space: ptx.GlobalSpace}, d, 8, false, load64)
 	return d, nil
 }
 

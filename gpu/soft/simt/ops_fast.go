@@ -4,14 +4,15 @@ import (
 	"encoding/binary"
 )
 
-// Faster code for the most frequent accesses: 32-bit and 64-bit accesses of full warps, adjacent in
-// global memory or anywhere in shared memory. Others use the general code.
+// Faster code for the most frequent accesses: 32-bit and 64-bit accesses of full warps, in global
+// memory if the lanes' addresses are adjacent, or are so in each half of the warp, or are all the
+// same, and anywhere in shared memory. Others use the general code.
 
-// adjacent reports whether the lanes' addresses are consecutive with a distance of step bytes.
-func adjacent(a *[lanes]uint64, step uint64) bool {
+// adjacent reports whether the addresses of 16 lanes are consecutive with a distance of step bytes.
+func adjacent(a *[lanes / 2]uint64, step uint64) bool {
 	base := a[0]
 	var differ uint64
-	for i := uint64(0); i < lanes; i += 4 {
+	for i := uint64(0); i < lanes/2; i += 4 {
 		differ |= (a[i] - base) ^ i*step
 		differ |= (a[i+1] - base) ^ (i+1)*step
 		differ |= (a[i+2] - base) ^ (i+2)*step
@@ -20,16 +21,69 @@ func adjacent(a *[lanes]uint64, step uint64) bool {
 	return differ == 0
 }
 
-// row returns the bytes of a full warp's adjacent accesses of size bytes each, and charges for
-// them. It returns nil if the accesses are not adjacent.
-func (w *warp) row(in *inst, size uint64) []byte {
+// same reports whether all lanes have the same address.
+func same(a *[lanes]uint64) bool {
+	base := a[0]
+	var differ uint64
+	for i := 0; i < lanes; i += 4 {
+		differ |= a[i] ^ base | a[i+1] ^ base | a[i+2] ^ base | a[i+3] ^ base
+	}
+	return differ == 0
+}
+
+// rows returns the bytes of a full warp's accesses of size bytes each if each half of the warp
+// accesses adjacent ones, as in blocks of 16 by 16 threads, and charges for them. If all lanes'
+// accesses are adjacent, second is empty. It returns nil if the accesses lie otherwise.
+func (w *warp) rows(in *inst, size uint64) (r, second []byte) {
 	if w.mask != full || !littleEndian {
+		return nil, nil
+	}
+	const half = lanes / 2
+	a := &w.r64[in.a]
+	if a[1]-a[0] != size || !adjacent((*[half]uint64)(a[:]), size) || !adjacent((*[half]uint64)(a[half:]), size) {
+		return nil, nil
+	}
+	m := in.x.mem
+	at, at2, n := a[0]+in.imm, a[half]+in.imm, half*size
+	if (at|at2)&(size-1) != 0 {
+		return nil, nil
+	}
+	if at2 == at+n {
+		if r = w.bytesAt(m, at, 2*n); r != nil {
+			w.chargeSectors(sectors(at, 2*n))
+		}
+		return r, nil
+	}
+	if r, second = w.bytesAt(m, at, n), w.bytesAt(m, at2, n); r == nil || second == nil {
+		return nil, nil
+	}
+	total := sectors(at, n) + sectors(at2, n)
+	if (at+n-1)/sectorBytes == at2/sectorBytes {
+		total-- // the lanes on both sides of the middle are in the same sector
+	}
+	w.chargeSectors(total)
+	return r, second
+}
+
+// single returns the bytes that all lanes of a full warp load, and charges for them. It returns nil
+// if the addresses differ.
+func (w *warp) single(in *inst, size uint64) []byte {
+	a := &w.r64[in.a]
+	at := a[0] + in.imm
+	if w.mask != full || a[0] != a[1] || a[0] != a[lanes-1] || !same(a) || at&(size-1) != 0 {
 		return nil
 	}
-	a := &w.r64[in.a]
-	m := in.x.mem
+	v := w.bytesAt(in.x.mem, at, size)
+	if v != nil {
+		w.chargeSectors(1)
+	}
+	return v
+}
+
+// bytesAt returns the n bytes at an address that an access may read or write, or nil if they are not
+// in one mapping.
+func (w *warp) bytesAt(m *access, at, n uint64) []byte {
 	c := &w.grid.mappings[m.site]
-	at := a[0] + in.imm
 	off := at - c.lo
 	if off >= uint64(len(c.data)) {
 		if !w.findMapping(c, at) {
@@ -37,46 +91,61 @@ func (w *warp) row(in *inst, size uint64) []byte {
 		}
 		off = at - c.lo
 	}
-	n := lanes * size
-	if uint64(len(c.data))-off < n || at&(size-1) != 0 || c.ro && m.write || !adjacent(a, size) {
+	if uint64(len(c.data))-off < n || c.ro && m.write {
 		return nil
 	}
-	w.chargeSectors(uint32((at%sectorBytes + n + sectorBytes - 1) / sectorBytes))
 	return c.data[off:][:n]
 }
 
 const sectorBytes = 32
 
+// sectors returns the number of sectors that n bytes at an address are in.
+func sectors(at, n uint64) uint32 {
+	return uint32((at%sectorBytes + n + sectorBytes - 1) / sectorBytes)
+}
+
 func loadGlobal32(w *warp, in *inst) {
-	if row := w.row(in, 4); row != nil {
-		copy(bytes32(&w.r32[in.d]), row)
+	if r, second := w.rows(in, 4); r != nil {
+		d := bytes32(&w.r32[in.d])
+		copy(d[copy(d, r):], second)
 		return
 	}
-	global64(w, in)
+	if v := w.single(in, 4); v != nil {
+		fill(&w.r32[in.d], full, binary.LittleEndian.Uint32(v))
+		return
+	}
+	in.x.mem.resolve(w, in)
 }
 
 func storeGlobal32(w *warp, in *inst) {
-	if row := w.row(in, 4); row != nil {
-		copy(row, bytes32(&w.r32[in.d]))
+	if r, second := w.rows(in, 4); r != nil {
+		d := bytes32(&w.r32[in.d])
+		copy(second, d[copy(r, d):])
 		return
 	}
-	global64(w, in)
+	in.x.mem.resolve(w, in)
 }
 
 func loadGlobal64(w *warp, in *inst) {
-	if row := w.row(in, 8); row != nil {
-		copy(bytes64(&w.r64[in.d]), row)
+	if r, second := w.rows(in, 8); r != nil {
+		d := bytes64(&w.r64[in.d])
+		copy(d[copy(d, r):], second)
 		return
 	}
-	global64(w, in)
+	if v := w.single(in, 8); v != nil {
+		fill(&w.r64[in.d], full, binary.LittleEndian.Uint64(v))
+		return
+	}
+	in.x.mem.resolve(w, in)
 }
 
 func storeGlobal64(w *warp, in *inst) {
-	if row := w.row(in, 8); row != nil {
-		copy(row, bytes64(&w.r64[in.d]))
+	if r, second := w.rows(in, 8); r != nil {
+		d := bytes64(&w.r64[in.d])
+		copy(second, d[copy(r, d):])
 		return
 	}
-	global64(w, in)
+	in.x.mem.resolve(w, in)
 }
 
 // loadShared32 and storeShared32 check and transfer in one pass.
@@ -125,7 +194,8 @@ func (w *warp) badShared(in *inst, lane int, off uint64) {
 	w.badAddress(in, lane, off)
 }
 
-// fast returns the faster operation for an access, if there is one.
+// fast returns the faster operation for an access, if there is one. Generic addresses have those of
+// global memory, which no mapping exceeds.
 func fast(p place, elems []element, write bool) opFunc {
 	if len(elems) != 1 {
 		return nil

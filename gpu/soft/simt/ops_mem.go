@@ -29,6 +29,12 @@ func loadWord(w *warp, reg uint32, data []byte, at int) {
 
 func loadLong(w *warp, reg uint32, data []byte, at int) {
 	d := &w.r64[reg]
+	if w.mask == full {
+		for i := range d {
+			d[i] = binary.LittleEndian.Uint64(data[w.off[i]+at:])
+		}
+		return
+	}
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
 		d[i] = binary.LittleEndian.Uint64(data[w.off[i]+at:])
@@ -51,6 +57,12 @@ func storeWord(w *warp, reg uint32, data []byte, at int) {
 
 func storeLong(w *warp, reg uint32, data []byte, at int) {
 	d := &w.r64[reg]
+	if w.mask == full {
+		for i := range d {
+			binary.LittleEndian.PutUint64(data[w.off[i]+at:], d[i])
+		}
+		return
+	}
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
 		binary.LittleEndian.PutUint64(data[w.off[i]+at:], d[i])
@@ -85,9 +97,40 @@ func loadElements(elems []element) mover {
 }
 
 func loadNarrow(w *warp, e *element, data []byte) {
+	if w.mask == full && e.size <= 2 && (e.reg.class == reg16 || e.reg.class == reg32) {
+		e.loadAll(w, data)
+		return
+	}
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
 		w.setLane(e.reg, i, fetch(data[w.off[i]+e.at:], e.size, e.sext))
+	}
+}
+
+// loadAll loads 8 or 16 bits for each lane of a full warp.
+func (e *element) loadAll(w *warp, data []byte) {
+	d, off := &w.r32[e.reg.index], &w.off
+	keep := ^uint32(0)
+	if e.reg.class == reg16 {
+		keep = 0xffff
+	}
+	switch {
+	case e.size == 1 && e.sext:
+		for i := range d {
+			d[i] = uint32(int32(int8(data[off[i]+e.at]))) & keep
+		}
+	case e.size == 1:
+		for i := range d {
+			d[i] = uint32(data[off[i]+e.at])
+		}
+	case e.sext:
+		for i := range d {
+			d[i] = uint32(int32(int16(binary.LittleEndian.Uint16(data[off[i]+e.at:])))) & keep
+		}
+	default:
+		for i := range d {
+			d[i] = uint32(binary.LittleEndian.Uint16(data[off[i]+e.at:]))
+		}
 	}
 }
 
@@ -109,6 +152,10 @@ func storeElements(elems []element) mover {
 }
 
 func storeNarrow(w *warp, e *element, data []byte) {
+	if w.mask == full && e.size <= 2 && e.reg.class != reg64 {
+		e.storeAll(w, data)
+		return
+	}
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
 		var v uint64
@@ -128,6 +175,20 @@ func storeNarrow(w *warp, e *element, data []byte) {
 		default:
 			binary.LittleEndian.PutUint64(p, v)
 		}
+	}
+}
+
+// storeAll stores 8 or 16 bits for each lane of a full warp.
+func (e *element) storeAll(w *warp, data []byte) {
+	d, off := &w.r32[e.reg.index], &w.off
+	if e.size == 1 {
+		for i := range d {
+			data[off[i]+e.at] = byte(d[i])
+		}
+		return
+	}
+	for i := range d {
+		binary.LittleEndian.PutUint16(data[off[i]+e.at:], uint16(d[i]))
 	}
 }
 
