@@ -18,6 +18,7 @@ import (
 const (
 	gpuName     = "gpu0"
 	gpuMemory   = 8 << 30
+	warpTime    = 10 * time.Nanosecond // less than interpretation takes: no test waits for modelled time
 	sharedBytes = 256 << 20
 	startLimit  = 10 * time.Minute
 )
@@ -45,7 +46,7 @@ func newHost(ctx context.Context, bin string) (*host, error) {
 		return h, err
 	}
 	socket := filepath.Join(dir, "gpu.sock")
-	gpu, err := h.start("softgpu", "--socket", socket, "--memory-bytes", fmt.Sprint(gpuMemory))
+	gpu, err := h.start("softgpu", "--socket", socket, "--memory-bytes", fmt.Sprint(gpuMemory), "--warp-time", warpTime.String())
 	if err != nil {
 		return h, err
 	}
