@@ -237,3 +237,15 @@ func BenchmarkExchange(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkBytes extends and chooses bytes and halves, as code about images and text does.
+func BenchmarkBytes(b *testing.B) {
+	body := `
+	cvt.u16.u32 %h1, %r10; cvt.u32.u8 %r20, %r10; cvt.s16.s8 %h2, %h1; cvt.s32.s16 %r21, %h2; cvt.u64.u16 %rd4, %h1;
+	setp.lt.u32 %p3, %r20, 77; selp.b32 %r10, %r20, %r21, %p3; add.u32 %r10, %r10, %r11;
+`
+	src := strings.Replace(loopKernel(strings.Repeat(body, 8), 1023), "	.reg .pred", "	.reg .b16 %h<4>;\n	.reg .pred", 1)
+	m := newMachine(b, src)
+	out, _ := m.alloc(4096)
+	measure(b, m, Launch{Kernel: m.module.Kernel("k"), Grid: d3(endless), Block: d3(256), Params: params(out, endless)})
+}

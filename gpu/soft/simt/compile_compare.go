@@ -259,24 +259,17 @@ func selp(c *compiler, in *ptx.Instr, m *mods) error {
 func selp32(w *warp, in *inst) { choose(w, &w.r32[in.d], &w.r32[in.a], &w.r32[in.b], w.pred[in.c]) }
 func selp64(w *warp, in *inst) { choose(w, &w.r64[in.d], &w.r64[in.a], &w.r64[in.b], w.pred[in.c]) }
 
-func choose[T value](w *warp, d, a, b *[lanes]T, p uint32) {
+func choose[T uint32 | uint64](w *warp, d, a, b *[lanes]T, p uint32) {
+	// Without branches, which a processor can't predict where the lanes differ.
 	if w.mask == full {
 		for i := range d {
-			v := b[i]
-			if p>>i&1 != 0 {
-				v = a[i]
-			}
-			d[i] = v
+			d[i] = b[i] ^ (a[i]^b[i])&-T(p>>i&1)
 		}
 		return
 	}
 	for m := w.mask; m != 0; m &= m - 1 {
 		i := first(m)
-		v := b[i]
-		if p>>i&1 != 0 {
-			v = a[i]
-		}
-		d[i] = v
+		d[i] = b[i] ^ (a[i]^b[i])&-T(p>>i&1)
 	}
 }
 

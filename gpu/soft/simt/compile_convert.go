@@ -84,6 +84,10 @@ func convert(c *compiler, in *ptx.Instr, m *mods) error {
 		c.op(f, c.costs().Convert, d, a)
 		return nil
 	}
+	if f := integers(dt, st, d.class, a.class); f != nil && mode == (arith.Mode{}) && !integral {
+		c.op(f, c.costs().Convert, d, a)
+		return nil
+	}
 	f := conversion(dt, st, mode, integral)
 	if f == nil {
 		return c.unsupported("from .%s to .%s", st, dt)

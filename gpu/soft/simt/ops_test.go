@@ -31,6 +31,8 @@ var semantics = []struct {
 	code string
 	want func(x in3) uint64
 }{
+	{"{ .reg .pred q; setp.lt.u32 q, %ra, %rb; selp.b32 %r9, %ra, %rc, q; } R", func(x in3) uint64 { return uint64(map[bool]uint32{true: x.a, false: x.c}[x.a < x.b]) }},
+	{"{ .reg .pred q; setp.lt.u32 q, %ra, %rb; selp.b64 %rd9, %la, %lb, !q; }", func(x in3) uint64 { return map[bool]uint64{true: x.lb(), false: x.la()}[x.a < x.b] }},
 	{"sub.u32 %r9, %ra, %rb; R", func(x in3) uint64 { return uint64(x.a - x.b) }},
 	{"mad.lo.s32 %r9, %ra, %rb, %rc; R", func(x in3) uint64 { return uint64(x.a*x.b + x.c) }},
 	{"mov.v2.u32 {%r7,%r8}, {%ra,%rb}; mov.v2.u32 {%r7,%r8}, {%r8,%r7}; mov.b64 %rd9, {%r7,%r8};", func(x in3) uint64 { return uint64(x.a)<<32 | uint64(x.b) }},
