@@ -12,8 +12,9 @@
 // its usage is recorded. So whenever the daemon is killed, the next one records what is above the
 // marks: nothing is recorded twice, and nothing is lost that the guests' control pages still know.
 //
-// The meter, the backlog, the plan of a query, times and the export are pure; store.go alone knows
-// SQL. A store that fails (a full or read-only disk) leaves what it was given in the backlog, whose
+// The meter, the backlog, the plan of a query, times and the export are pure; store.go and storeread.go
+// alone know SQL. recorder.go collects and writes, reports.go answers queries, and problems.go says what
+// is wrong. A store that fails (a full or read-only disk) leaves what it was given in the backlog, whose
 // size is bounded. A corrupt database is renamed, and a new one started.
 //
 // # Times
