@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -155,64 +154,6 @@ func (s *Service) admitWith(g *guest, memory uint64) {
 	s.tasks.notify()
 }
 
-// restoreTasks has the table know a guest that is adopted, with the contexts that have a GPU. Which
-// they are, an earlier daemon saved; that they are still there, the guest's process says.
-func (s *Service) restoreTasks(g *guest, saved *savedState) {
-	g.tasks, g.answers.tell = s.tasks, func() { s.wg.Go(func() { s.tellPlaces(g) }) }
-	s.restoreSpares(g)
-	if !g.floats() {
-		return
-	}
-	g.savedAway = saved.away()
-	var left []savedTask
-	had := uint64(0)
-	for _, k := range saved.Tasks {
-		// Else it ended, or left its GPU, while no daemon ran.
-		if slices.ContainsFunc(g.introduced, k.is) && g.leftBefore(&k.Task) == nil {
-			left = append(left, k)
-			had += k.granted()
-		}
-	}
-	// A limit that was lowered takes nothing away.
-	s.admitWith(g, max(had, g.terms().MemoryLimitBytes))
-	defer s.admitTasks(g)
-	for _, k := range left {
-		var err error
-		s.tasks.locked(func(t *tasks.Table) {
-			r := requestOf(&k.Task)
-			r.Memory = k.granted()
-			err = t.Adopt(s.clock.Now(), g.key(&k.Task), k.Memory, r, s.tasks.index(k.GPU), k.Waited, k.Left)
-		})
-		if err != nil {
-			s.log.Error("a context's memory is not reserved for it any more", "guest", g.spec.Name, "context", k.Slot, "gpu", k.GPU, "err", err)
-		}
-	}
-}
-
-// startTasks has the contexts wait for a GPU that asked while no daemon ran, and tells the others
-// again that they have one: the daemon before may have ended before it did.
-func (s *Service) startTasks(g *guest) {
-	if !g.floats() {
-		s.tasks.notify() // it may have more than nothing now
-		return
-	}
-	var placed []tasks.Task
-	s.tasks.locked(func(t *tasks.Table) { placed = t.Placed(g.spec.Name) })
-	for _, x := range placed {
-		s.tellPlace(g, tasks.Decision{Key: x.Key, GPU: x.GPU, Granted: x.Granted, Waited: x.Waited, Left: x.Left})
-	}
-	for i := range g.introduced {
-		k := &g.introduced[i]
-		if !slices.ContainsFunc(placed, func(x tasks.Task) bool { return x.Key == g.key(k) }) {
-			s.submitTask(g, k, g.leftBefore(k))
-		}
-	}
-	for i := range g.grows {
-		s.growTask(g, &g.grows[i])
-	}
-	s.tasks.notify()
-}
-
 // dropTasks takes back what the contexts have of a guest that has ended, once its executors have given
 // their memory back.
 func (s *Service) dropTasks(g *guest) {
@@ -301,38 +242,6 @@ func (s *Service) submitTask(g *guest, k *ipc.Task, left *ipc.Left) {
 	if err != nil {
 		s.log.Debug("a context's request is refused", "guest", g.spec.Name, "context", k.Slot, "err", err)
 	}
-}
-
-// savedTasks returns the guest's contexts that float and have a GPU, and those that have left theirs, as
-// they are saved.
-func (g *guest) savedTasks() (placed, away []savedTask) {
-	if !g.floats() || g.tasks == nil {
-		return nil, nil
-	}
-	g.tasks.locked(func(t *tasks.Table) {
-		for _, x := range t.Placed(g.spec.Name) {
-			k := savedTaskOf(&x, x.Granted)
-			k.GPU, k.Waited = g.tasks.devices[x.GPU].config.Name, x.Waited
-			placed = append(placed, k)
-		}
-		for _, x := range t.Away(g.spec.Name) {
-			away = append(away, savedTaskOf(&x, x.Request.Memory))
-		}
-	})
-	return placed, away
-}
-
-// savedTaskOf returns a context that has or had so many bytes on a GPU, as it is saved.
-func savedTaskOf(x *tasks.Task, granted uint64) savedTask {
-	r := &x.Request
-	k := savedTask{
-		Task: ipc.Task{Slot: x.Key.Slot, Generation: x.Key.Generation, Tag: r.Tag, Memory: x.First, Blocks: r.Blocks, Threads: r.Threads, Whole: r.Whole},
-		Left: x.Left,
-	}
-	if granted != x.First {
-		k.Granted = granted
-	}
-	return k
 }
 
 // lookAgainEvery is how often tasks that wait are looked at although nothing was heard: guests that
@@ -507,53 +416,4 @@ func (s *Service) there(g *guest) (all []*presence) {
 		}
 	}
 	return all
-}
-
-// Tasks implements [api.Host].
-func (s *Service) Tasks() api.Tasks {
-	now := s.clock.Now()
-	var all []tasks.Task
-	var waits tasks.Waits
-	var moves tasks.Moves
-	s.tasks.locked(func(t *tasks.Table) { all, waits, moves = t.Tasks(now), t.Waits(), t.Moves() })
-	out := make([]api.Task, len(all))
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	for i, x := range all {
-		out[i] = api.Task{
-			VM: x.Key.Guest, Context: x.Key.Slot, Tag: x.Request.Tag, State: taskStateNames[x.State],
-			MemoryBytes: x.Request.Memory, OnHostBytes: x.OnHost, Moves: int(x.Left), Blocks: x.Request.Blocks, Threads: x.Request.Threads,
-			Warps: x.Warps, WaitedSeconds: x.Waited.Seconds(), Passed: x.Passed,
-		}
-		if g := s.guests[x.Key.Guest]; g != nil {
-			out[i].Domain = g.domainNow().Name
-		}
-		switch {
-		case x.Placed:
-			out[i].GPU, out[i].Why = s.devices[x.GPU].config.Name, whyMoves[x.Why]
-			if x.State == taskplace.Growing {
-				out[i].Why = abi.WaitMemory.String()
-			}
-		case x.State == taskplace.Parked:
-			out[i].Why = "it has nothing to do"
-		case x.Reason != abi.WaitNone:
-			out[i].Why = x.Reason.String()
-		}
-	}
-	slices.SortStableFunc(out, func(a, b api.Task) int { return strings.Compare(a.VM, b.VM) })
-	return api.Tasks{Tasks: out, Waits: apiWaits(&waits), Moves: apiMoves(moves)}
-}
-
-// apiWaits returns how long tasks waited.
-func apiWaits(w *tasks.Waits) api.Histogram {
-	h := api.Histogram{Count: w.Count, Seconds: w.Sum.Seconds()}
-	if w.Count == 0 {
-		return h
-	}
-	sum := uint64(0)
-	for i, bound := range tasks.WaitBounds {
-		sum += w.In[i]
-		h.Buckets = append(h.Buckets, api.Bucket{UpTo: bound.Seconds(), Count: sum})
-	}
-	return h
 }
