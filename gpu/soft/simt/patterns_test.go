@@ -39,7 +39,7 @@ var patternOps = []patternOp{
 }
 
 // patternKernel reads each lane's address from a table, and performs one operation there. The lanes
-// of skip don't. What a lane loads or stores is 16 bytes of its own. Shared memory comes from init
+// of skip don't. A lane loads or stores 16 bytes of its own. Shared memory comes from init
 // and goes to dump, as each lane's local memory does.
 func patternKernel(op patternOp, space string, skip uint32) string {
 	return fmt.Sprintf(`
@@ -177,7 +177,7 @@ func testPattern(t *testing.T, op patternOp, skip uint32, name, space string) {
 		binary.LittleEndian.PutUint64(addresses[8*i:], x)
 	}
 
-	// What the lanes do one after the other.
+	// The accesses of the lanes, one after the other.
 	wantA, wantB, wantV, wantNear := bytes.Clone(dataA), bytes.Clone(dataB), bytes.Clone(dataV), bytes.Clone(near)
 	var local [lanes][]byte
 	var fault *gpu.Fault
