@@ -122,7 +122,34 @@ VGPU_TO_INTEGER(__half2ll_rn, long long, "rni.s64", "l")
 VGPU_TO_INTEGER(__half2ll_rz, long long, "rzi.s64", "l")
 VGPU_TO_INTEGER(__half2ull_rn, unsigned long long, "rni.u64", "l")
 VGPU_TO_INTEGER(__half2ull_rz, unsigned long long, "rzi.u64", "l")
+VGPU_TO_INTEGER(__half2short_rd, short, "rmi.s16", "h")
+VGPU_TO_INTEGER(__half2short_ru, short, "rpi.s16", "h")
+VGPU_TO_INTEGER(__half2ushort_rd, unsigned short, "rmi.u16", "h")
+VGPU_TO_INTEGER(__half2ushort_ru, unsigned short, "rpi.u16", "h")
+VGPU_TO_INTEGER(__half2ll_rd, long long, "rmi.s64", "l")
+VGPU_TO_INTEGER(__half2ll_ru, long long, "rpi.s64", "l")
+VGPU_TO_INTEGER(__half2ull_rd, unsigned long long, "rmi.u64", "l")
+VGPU_TO_INTEGER(__half2ull_ru, unsigned long long, "rpi.u64", "l")
 #undef VGPU_TO_INTEGER
+#define VGPU_ROUNDED(name, form, type, constraint)                                                 \
+    VGPU_DEVICE __half name(type v)                                                                \
+    {                                                                                              \
+        unsigned short r;                                                                          \
+        __asm__("cvt." form " %0, %1;" : "=h"(r) : constraint(v));                                 \
+        return __ushort_as_half(r);                                                                \
+    }
+#define VGPU_DIRECTED(from, form, type, constraint)                                                \
+    VGPU_ROUNDED(__##from##2half_rz, "rz.f16." form, type, constraint)                             \
+    VGPU_ROUNDED(__##from##2half_rd, "rm.f16." form, type, constraint)                             \
+    VGPU_ROUNDED(__##from##2half_ru, "rp.f16." form, type, constraint)
+VGPU_DIRECTED(int, "s32", int, "r")
+VGPU_DIRECTED(uint, "u32", unsigned, "r")
+VGPU_DIRECTED(short, "s16", short, "h")
+VGPU_DIRECTED(ushort, "u16", unsigned short, "h")
+VGPU_DIRECTED(ll, "s64", long long, "l")
+VGPU_DIRECTED(ull, "u64", unsigned long long, "l")
+#undef VGPU_DIRECTED
+#undef VGPU_ROUNDED
 
 #define VGPU_ROUND(name, mode)                                                                     \
     VGPU_DEVICE __half name(float f)                                                               \
