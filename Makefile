@@ -32,7 +32,7 @@ all: build
 # Compilers collect garbage less often: that takes a fifth of their processor time.
 build: export GOGC ?= 400
 build: build-deps
-	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS)))
+	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o $(BIN)/ $(addprefix ./cmd/,$(filter-out $(WITH_C),$(PROGRAMS))) ./scripts/manpage
 	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,now"' -o $(BIN)/ ./cmd/vgpu-libvirt
 	$(GO) build -buildmode=pie -tags $(TAGS) -ldflags '$(LDFLAGS) -extldflags "-Wl,-z,relro,-z,lazy"' -o $(BIN)/ ./cmd/vgpu-nvml
 	GO=$(GO) scripts/cuda-libs.sh $(BIN)/lib
@@ -171,6 +171,7 @@ nova-deps: build-deps
 # The driver for Kubernetes, a module of its own for its libraries' sake.
 vgpu-dra: build-deps
 	cd cmd/vgpu-dra && CGO_ENABLED=0 $(GO) build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o ../../$(BIN)/ .
+	CGO_ENABLED=0 $(GO) build -tags $(TAGS) -o $(BIN)/ ./scripts/manpage
 
 # Its tests, and then with a real API server and scheduler. KUBERNETESFLAGS="-run TestCluster/Kills"
 # chooses.

@@ -133,8 +133,9 @@ format() {
 		take "$share/man/man5/$name.5.gz"
 		return
 	fi
+	[ -x bin/manpage ] || die "no bin/manpage: \`make build\` makes it"
 	pages=$(mktemp -d)
-	"${GO:-go}" run ./scripts/manpage -name "$name" -title "$title" "$@" >"$pages/$name.5"
+	bin/manpage -name "$name" -title "$title" "$@" >"$pages/$name.5"
 	page "$pages/$name.5"
 	rm -rf "$pages"
 	echo "installed the manual page of $name"

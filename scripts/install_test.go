@@ -1,8 +1,11 @@
 package scripts_test
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,5 +32,20 @@ func TestInstallNeedsNoGo(t *testing.T) {
 		if diff := cmp.Diff(want, string(got)); diff != "" {
 			t.Errorf("what make %s runs: -want +got\n%s", goal, diff)
 		}
+	}
+
+	if os.Getenv("VGPUD_TEST_PROGRAMS") == "" {
+		t.Log("nothing was built: what the script itself calls is not tested")
+		return
+	}
+	dir := t.TempDir()
+	write(t, dir, file{"path/go", "#!/bin/sh\n: >" + dir + "/called\nexit 127\n"})
+	cmd := exec.Command("../scripts/install.sh")
+	cmd.Env = append(os.Environ(), "PATH="+dir+"/path:"+os.Getenv("PATH"), "DESTDIR="+dir+"/root", "PREFIX=/usr/local")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("install.sh: %v\n%s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "called")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("install.sh called go")
 	}
 }
