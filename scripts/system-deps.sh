@@ -55,7 +55,8 @@ bootstrap() {
 	mkdir -p "$dir/tools" "$deps/archives"
 	dpkg-deb -x "$(file debootstrap)" "$dir/tools"
 	say "bootstrapping ${suites[0]} from $(cat "$deps/mirror")"
-	if ! DEBOOTSTRAP_DIR=$dir/tools/usr/share/debootstrap "$dir/tools/usr/sbin/debootstrap" \
+	# In a mount namespace of its own: it mounts proc, which would stay if it were killed.
+	if ! DEBOOTSTRAP_DIR=$dir/tools/usr/share/debootstrap unshare --mount "$dir/tools/usr/sbin/debootstrap" \
 		--variant=minbase --cache-dir="$deps/archives" --include="$(IFS=,; echo "${include[*]}")" \
 		"${suites[0]}" "$dir/clean" "$(cat "$deps/mirror")" >"$dir/log" 2>&1; then
 		tail -n 20 "$dir/log" >&2
