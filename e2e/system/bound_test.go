@@ -2,6 +2,7 @@ package system
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
 )
+
+var everyPolicy = flag.Bool("every-policy", false, "run the tests of endless kernels and events under each policy that bounds them, and in each mode")
 
 // contextsOfOffender is the number of the guest's contexts, each with an endless kernel.
 const contextsOfOffender = 16
@@ -25,17 +28,22 @@ func TestHostileContexts(t *testing.T) {
 	for _, mode := range []string{"exclusive", "slices", "co-run"} {
 		t.Run(mode, func(t *testing.T) { bound(t, "dfq", mode, endlessLaunch) })
 	}
-	for _, policy := range []string{"ffs", "hpf"} {
-		t.Run(policy, func(t *testing.T) { bound(t, policy, "exclusive", endlessLaunch) })
+	if *everyPolicy {
+		for _, policy := range []string{"ffs", "hpf"} {
+			t.Run(policy, func(t *testing.T) { bound(t, policy, "exclusive", endlessLaunch) })
+		}
 	}
 }
 
 // TestHostileEvents is TestHostileContexts with an event kernel that never ends in each context.
 func TestHostileEvents(t *testing.T) {
-	for _, mode := range []string{"exclusive", "slices", "co-run"} {
-		t.Run(mode, func(t *testing.T) { bound(t, "dfq", mode, mischief.RunEndlessEvent) })
+	t.Run("exclusive", func(t *testing.T) { bound(t, "dfq", "exclusive", mischief.RunEndlessEvent) })
+	if *everyPolicy {
+		for _, mode := range []string{"slices", "co-run"} {
+			t.Run(mode, func(t *testing.T) { bound(t, "dfq", mode, mischief.RunEndlessEvent) })
+		}
+		t.Run("ffs", func(t *testing.T) { bound(t, "ffs", "exclusive", mischief.RunEndlessEvent) })
 	}
-	t.Run("ffs", func(t *testing.T) { bound(t, "ffs", "exclusive", mischief.RunEndlessEvent) })
 }
 
 // bound is a test of a policy on a GPU in a mode. run launches something endless, and returns when it
