@@ -106,30 +106,18 @@ VGPU_HALF __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y)
         __asm__("cvt." form ".f16 %0, %1;" : "=" constraint(r) : "h"(__half_as_ushort(h)));        \
         return r;                                                                                  \
     }
-VGPU_TO_INTEGER(__half2int_rn, int, "rni.s32", "r")
-VGPU_TO_INTEGER(__half2int_rz, int, "rzi.s32", "r")
-VGPU_TO_INTEGER(__half2int_rd, int, "rmi.s32", "r")
-VGPU_TO_INTEGER(__half2int_ru, int, "rpi.s32", "r")
-VGPU_TO_INTEGER(__half2uint_rn, unsigned, "rni.u32", "r")
-VGPU_TO_INTEGER(__half2uint_rz, unsigned, "rzi.u32", "r")
-VGPU_TO_INTEGER(__half2uint_rd, unsigned, "rmi.u32", "r")
-VGPU_TO_INTEGER(__half2uint_ru, unsigned, "rpi.u32", "r")
-VGPU_TO_INTEGER(__half2short_rn, short, "rni.s16", "h")
-VGPU_TO_INTEGER(__half2short_rz, short, "rzi.s16", "h")
-VGPU_TO_INTEGER(__half2ushort_rn, unsigned short, "rni.u16", "h")
-VGPU_TO_INTEGER(__half2ushort_rz, unsigned short, "rzi.u16", "h")
-VGPU_TO_INTEGER(__half2ll_rn, long long, "rni.s64", "l")
-VGPU_TO_INTEGER(__half2ll_rz, long long, "rzi.s64", "l")
-VGPU_TO_INTEGER(__half2ull_rn, unsigned long long, "rni.u64", "l")
-VGPU_TO_INTEGER(__half2ull_rz, unsigned long long, "rzi.u64", "l")
-VGPU_TO_INTEGER(__half2short_rd, short, "rmi.s16", "h")
-VGPU_TO_INTEGER(__half2short_ru, short, "rpi.s16", "h")
-VGPU_TO_INTEGER(__half2ushort_rd, unsigned short, "rmi.u16", "h")
-VGPU_TO_INTEGER(__half2ushort_ru, unsigned short, "rpi.u16", "h")
-VGPU_TO_INTEGER(__half2ll_rd, long long, "rmi.s64", "l")
-VGPU_TO_INTEGER(__half2ll_ru, long long, "rpi.s64", "l")
-VGPU_TO_INTEGER(__half2ull_rd, unsigned long long, "rmi.u64", "l")
-VGPU_TO_INTEGER(__half2ull_ru, unsigned long long, "rpi.u64", "l")
+#define VGPU_TO_INTEGERS(to, form, type, constraint)                                               \
+    VGPU_TO_INTEGER(__half2##to##_rn, type, "rni." form, constraint)                               \
+    VGPU_TO_INTEGER(__half2##to##_rz, type, "rzi." form, constraint)                               \
+    VGPU_TO_INTEGER(__half2##to##_rd, type, "rmi." form, constraint)                               \
+    VGPU_TO_INTEGER(__half2##to##_ru, type, "rpi." form, constraint)
+VGPU_TO_INTEGERS(int, "s32", int, "r")
+VGPU_TO_INTEGERS(uint, "u32", unsigned, "r")
+VGPU_TO_INTEGERS(short, "s16", short, "h")
+VGPU_TO_INTEGERS(ushort, "u16", unsigned short, "h")
+VGPU_TO_INTEGERS(ll, "s64", long long, "l")
+VGPU_TO_INTEGERS(ull, "u64", unsigned long long, "l")
+#undef VGPU_TO_INTEGERS
 #undef VGPU_TO_INTEGER
 #define VGPU_ROUNDED(name, form, type, constraint)                                                 \
     VGPU_DEVICE __half name(type v)                                                                \
