@@ -27,13 +27,7 @@ func TestEventStatesInRoom(t *testing.T) {
 	decides := eventLook{decides: true, wanted: -1}
 	decidesThere := decides
 	decidesThere.there = true
-	for _, c := range []struct {
-		what   string
-		from   eventState
-		look   eventLook
-		to     eventState
-		action eventAction
-	}{
+	checkEventStates(t, []eventCase{
 		{"the first registration", eventsFree, look(-1, nil), eventsParked, eventsStay},
 		{"no ring", eventsParked, look(-1, nil), eventsParked, eventsStay},
 		{"a ring", eventsParked, look(3, nil), eventsQueued, eventsStay},
@@ -63,11 +57,7 @@ func TestEventStatesInRoom(t *testing.T) {
 		{"it has room and needs a turn", eventsAdmitted, decides, eventsWithdrawing, eventsStay},
 		{"it has room and needs a turn, with an event under way", eventsWithdrawing, decidesThere, eventsWithdrawing, eventsStay},
 		{"it had room and needs a turn", eventsWithdrawing, decides, eventsParked, eventsStay},
-	} {
-		if to, action := c.from.next(&c.look); to != c.to || action != c.action {
-			t.Errorf("%s: %v to %v, action %d; want %v, action %d", c.what, c.from, to, action, c.to, c.action)
-		}
-	}
+	})
 }
 
 // eventGuest is a guest with some contexts that have an event kernel each, on GPUs that keep a kernel

@@ -15,6 +15,24 @@ import (
 	"vgpud/mediator/vgpu/abi/eventqueue"
 )
 
+// eventCase is a transition of event kernels' states.
+type eventCase struct {
+	what   string
+	from   eventState
+	look   eventLook
+	to     eventState
+	action eventAction
+}
+
+func checkEventStates(t *testing.T, cases []eventCase) {
+	t.Helper()
+	for _, c := range cases {
+		if to, action := c.from.next(&c.look); to != c.to || action != c.action {
+			t.Errorf("%s: %v to %v, action %d; want %v, action %d", c.what, c.from, to, action, c.to, c.action)
+		}
+	}
+}
+
 // TestEventStates has a line for each transition of event kernels' states.
 func TestEventStates(t *testing.T) {
 	none := eventLook{decides: true, wanted: -1}
@@ -32,13 +50,7 @@ func TestEventStates(t *testing.T) {
 		return l
 	}
 	suspended := func(l eventLook) eventLook { l.suspended = true; return l }
-	for _, c := range []struct {
-		what   string
-		from   eventState
-		look   eventLook
-		to     eventState
-		action eventAction
-	}{
+	checkEventStates(t, []eventCase{
 		{"the daemon decides about guests", eventsFree, eventLook{wanted: 3}, eventsFree, eventsStay},
 		{"it decides about launches from now on", eventsFree, none, eventsParked, eventsStay},
 		{"and no longer", eventsParked, eventLook{wanted: -1}, eventsFree, eventsEnd},
@@ -75,11 +87,7 @@ func TestEventStates(t *testing.T) {
 		{"on, and the daemon is silent", eventsOn, eventLook{slot: slotstate.Running, there: true}, eventsFree, eventsEnd},
 		{"waits, and the daemon is silent", eventsWaiting, eventLook{slot: slotstate.Ready, wanted: 3}, eventsFree, eventsEnd},
 		{"leaves, and the daemon is silent", eventsLeaving, eventLook{slot: slotstate.ToEvict, there: true}, eventsFree, eventsEnd},
-	} {
-		if to, action := c.from.next(&c.look); to != c.to || action != c.action {
-			t.Errorf("%s: %v to %v, action %d; want %v, action %d", c.what, c.from, to, action, c.to, c.action)
-		}
-	}
+	})
 }
 
 // TestEventsNeverOnWithoutATurn looks at every state and what can be known: event kernels are let go
