@@ -61,10 +61,10 @@ type serving struct {
 	events []byte // the event area; nil: the guest has none
 
 	// Of withContext.
-	made  *ahead
-	ahead bool // it was made before it was asked for
-	fault func(ipc.Fault)
-	end   context.CancelCauseFunc // has the executor end
+	made     *ahead
+	wasAhead bool // it was made before it was asked for
+	fault    func(ipc.Fault)
+	end      context.CancelCauseFunc // has the executor end
 }
 
 func (p process) serve(ctx context.Context, conn *ipc.Conn, open Opener, log *slog.Logger) (err error) {
@@ -116,8 +116,8 @@ func (v *serving) withPage(ctx context.Context) (err error) {
 // on. If it can't be created vm is told.
 func (v *serving) withContext(ctx context.Context) (err error) {
 	v.made = v.opened.takeAhead(&v.setup, v.page, v.files.bar2, v.memory, v.log)
-	v.ahead = v.made != nil
-	if !v.ahead {
+	v.wasAhead = v.made != nil
+	if !v.wasAhead {
 		if v.opened.isSealed() {
 			return errSealed
 		}
@@ -142,7 +142,7 @@ func (v *serving) withContext(ctx context.Context) (err error) {
 		v.slot.SetEnding()
 		err = errors.Join(err, v.made.registered.close(v.made.context), v.made.device.Close())
 	}()
-	if !v.ahead {
+	if !v.wasAhead {
 		v.made.raised = settle(&v.setup, v.page, v.log)
 	}
 	return v.execute(ctx)
@@ -214,7 +214,7 @@ func (v *serving) announce() error {
 			v.log.Debug("context can't be handed to the daemon", "err", err)
 		}
 	}
-	v.log.Debug("executor ready", "group", c.Group(), "gpu", v.setup.GPU.Name, "ahead", v.ahead, "after", v.clock.Now()-v.began)
+	v.log.Debug("executor ready", "group", c.Group(), "gpu", v.setup.GPU.Name, "ahead", v.wasAhead, "after", v.clock.Now()-v.began)
 	return nil
 }
 

@@ -83,7 +83,7 @@ func (r *Admitter) refresh() {
 // before on the GPU.
 func (r *Admitter) Admit(a FetchAhead, room time.Duration, jumps bool) Admission {
 	c := r.page.Context(r.i)
-	if _, behind := r.waiter(); behind && !jumps {
+	if r.waiter().before && !jumps {
 		return Behind
 	}
 	before := c.fetchAhead.Load()
@@ -117,11 +117,16 @@ func (r *Admitter) fits(a FetchAhead, room time.Duration) bool {
 	return true
 }
 
-// waiter returns the other context that has waited longest, or -1, and reports whether it has
-// waited longer than this context.
-func (r *Admitter) waiter() (k int, before bool) {
+// waiter is the context that has waited longest, of those other than one's own.
+type waiter struct {
+	context int  // its number; -1: none waits
+	before  bool // it has waited longer than one's own context
+}
+
+// waiter returns the other context that has waited longest.
+func (r *Admitter) waiter() waiter {
 	r.refresh()
-	k = -1
+	k := -1
 	var first int64
 	for _, o := range r.others {
 		if t := r.page.l.contexts[o].waiting.Load(); t > 0 && (k < 0 || t < first) {
@@ -129,22 +134,19 @@ func (r *Admitter) waiter() (k int, before bool) {
 		}
 	}
 	own := r.page.l.contexts[r.i].waiting.Load()
-	return k, k >= 0 && (own <= 0 || first < own || first == own && k < r.i)
+	return waiter{k, k >= 0 && (own <= 0 || first < own || first == own && k < r.i)}
 }
 
 // WakeNext wakes the other context that has waited longest for room on the GPU. An executor that
 // has made room calls it.
 func (r *Admitter) WakeNext() {
-	if k, _ := r.waiter(); k >= 0 {
+	if k := r.waiter().context; k >= 0 {
 		r.page.Context(k).Wake()
 	}
 }
 
 // Awaited reports whether another context waits for room on the GPU.
-func (r *Admitter) Awaited() bool {
-	k, _ := r.waiter()
-	return k >= 0
-}
+func (r *Admitter) Awaited() bool { return r.waiter().context >= 0 }
 
 // WakeLong wakes the other contexts that nothing goes beside. An executor that begins to wait calls it:
 // what another has on the GPU may be able to make room.

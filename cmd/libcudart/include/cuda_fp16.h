@@ -99,6 +99,13 @@ VGPU_HALF __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y)
 
 /* Those whose rounding PTX alone has. */
 #define VGPU_DEVICE static inline __device__ __attribute__((always_inline))
+#define VGPU_INTEGERS(f)                                                                           \
+    f(int, "s32", int, "r")                                                                        \
+    f(uint, "u32", unsigned, "r")                                                                  \
+    f(short, "s16", short, "h")                                                                    \
+    f(ushort, "u16", unsigned short, "h")                                                          \
+    f(ll, "s64", long long, "l")                                                                   \
+    f(ull, "u64", unsigned long long, "l")
 #define VGPU_TO_INTEGER(name, type, form, constraint)                                              \
     VGPU_DEVICE type name(__half h)                                                                \
     {                                                                                              \
@@ -111,12 +118,7 @@ VGPU_HALF __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y)
     VGPU_TO_INTEGER(__half2##to##_rz, type, "rzi." form, constraint)                               \
     VGPU_TO_INTEGER(__half2##to##_rd, type, "rmi." form, constraint)                               \
     VGPU_TO_INTEGER(__half2##to##_ru, type, "rpi." form, constraint)
-VGPU_TO_INTEGERS(int, "s32", int, "r")
-VGPU_TO_INTEGERS(uint, "u32", unsigned, "r")
-VGPU_TO_INTEGERS(short, "s16", short, "h")
-VGPU_TO_INTEGERS(ushort, "u16", unsigned short, "h")
-VGPU_TO_INTEGERS(ll, "s64", long long, "l")
-VGPU_TO_INTEGERS(ull, "u64", unsigned long long, "l")
+VGPU_INTEGERS(VGPU_TO_INTEGERS)
 #undef VGPU_TO_INTEGERS
 #undef VGPU_TO_INTEGER
 #define VGPU_ROUNDED(name, form, type, constraint)                                                 \
@@ -130,13 +132,9 @@ VGPU_TO_INTEGERS(ull, "u64", unsigned long long, "l")
     VGPU_ROUNDED(__##from##2half_rz, "rz.f16." form, type, constraint)                             \
     VGPU_ROUNDED(__##from##2half_rd, "rm.f16." form, type, constraint)                             \
     VGPU_ROUNDED(__##from##2half_ru, "rp.f16." form, type, constraint)
-VGPU_DIRECTED(int, "s32", int, "r")
-VGPU_DIRECTED(uint, "u32", unsigned, "r")
-VGPU_DIRECTED(short, "s16", short, "h")
-VGPU_DIRECTED(ushort, "u16", unsigned short, "h")
-VGPU_DIRECTED(ll, "s64", long long, "l")
-VGPU_DIRECTED(ull, "u64", unsigned long long, "l")
+VGPU_INTEGERS(VGPU_DIRECTED)
 #undef VGPU_DIRECTED
+#undef VGPU_INTEGERS
 #undef VGPU_ROUNDED
 
 #define VGPU_ROUND(name, mode)                                                                     \
