@@ -12,7 +12,9 @@ import (
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/output"
+	"vgpud/fairshare/quota"
 	"vgpud/mediator/api"
+	"vgpud/mediator/budget"
 )
 
 func newDescribe(o *options) *cobra.Command {
@@ -100,6 +102,7 @@ func identityOf(v *api.VM) (s section) {
 	s.add("Silent", v.Silent)
 	s.add("GPU", vmGPU(*v))
 	s.add("Owner", v.Owner)
+	s.add("Project", v.Project)
 	s.add("Placed by", v.Engine)
 	s.add("Domain", v.Domain)
 	s.add("Domain UUID", v.DomainUUID)
@@ -120,15 +123,41 @@ func timeOf(v *api.VM) section {
 	s.add("Weight", number(v.Weight))
 	s.add("Cap", cmp.Or(strings.TrimPrefix(ratio(v.Cap), "-"), "none"))
 	s.add("Guarantee", cmp.Or(strings.TrimPrefix(ratio(v.Guarantee), "-"), "none"))
+	s.add("Budget", spent(v.Budget))
+	s.add("Owner's budget", spent(v.OwnerBudget))
 	s.add("Used", spell(v.GPUSeconds))
 	if v.GPUSecondsOwn != nil {
 		s.add("Used, by the GPU", spell(*v.GPUSecondsOwn))
+	}
+	for i := range v.OnGPUs {
+		on := &v.OnGPUs[i]
+		s.add("On "+on.GPU, fmt.Sprintf("%s, %s lately; %s", spell(on.GPUSeconds), percent(on.BusyRatio), contexts(on.Contexts)+" with "+size(on.MemoryUsedBytes)))
 	}
 	if v.UnaccountedSeconds != 0 {
 		s.add("Unaccounted for", "up to "+spell(v.UnaccountedSeconds)+", while no daemon ran")
 	}
 	s.add("Suspended", fmt.Sprintf("%s, %d times", spell(v.SuspendedSeconds), v.Suspensions))
 	return s
+}
+
+// contexts counts contexts for people.
+func contexts(n int) string {
+	if n == 1 {
+		return "1 context"
+	}
+	return fmt.Sprintf("%d contexts", n)
+}
+
+// spent describes a budget and what is used of it; "" is no budget.
+func spent(b *budget.Status) string {
+	if b == nil {
+		return ""
+	}
+	used := fmt.Sprintf("%s; %s used", b.Budget, spell(b.Used.Seconds()))
+	if b.Level != quota.Within {
+		used += fmt.Sprintf(", past the %s limit", b.Level)
+	}
+	return used + ", until " + b.Ends.UTC().Format(time.DateTime+" MST")
 }
 
 func memoryOf(v *api.VM) section {
@@ -148,9 +177,30 @@ func workOf(v *api.VM) section {
 	s.add("Kernels", fmt.Sprint(v.Kernels))
 	s.add("Kernel time limit", timeOr(v.KernelTimeLimit, "none"))
 	s.add("Commands", fmt.Sprintf("%d, of which %d failed", v.Commands, v.Errors))
+	s.add("Failed, by reason", failures(&v.ErrorReasons))
+	if len(v.EventKernels) > 0 || v.Events+v.EventsDropped+v.EventsStray > 0 {
+		s.add("Event kernels", fmt.Sprintf("%d; %d events, %d dropped, %d stray", len(v.EventKernels), v.Events, v.EventsDropped, v.EventsStray))
+	}
 	s.add("Copied", size(v.CopiedBytes))
 	s.add("Doorbells", fmt.Sprint(v.Doorbells))
 	return s
+}
+
+// failures lists the reasons for which commands failed, with how many did.
+func failures(r *api.ErrorReasons) string {
+	var all []string
+	for _, f := range []struct {
+		count  uint64
+		reason string
+	}{
+		{r.Request, "request"}, {r.Memory, "memory"}, {r.Module, "module"}, {r.Fault, "fault"},
+		{r.TimeLimit, "time-limit"}, {r.Canceled, "canceled"}, {r.Other, "other"},
+	} {
+		if f.count > 0 {
+			all = append(all, fmt.Sprintf("%d %s", f.count, f.reason))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 func preemptionOf(v *api.VM) section {

@@ -126,12 +126,8 @@ func guestsOn(g *api.GPU, vms []api.VM) section {
 	s := section{head: "Guests"}
 	for i := range vms {
 		v := &vms[i]
-		if contexts, there := v.On(g.Name); there {
-			plural := "s"
-			if contexts == 1 {
-				plural = ""
-			}
-			s.add(v.Name, fmt.Sprintf("%s, %d context"+plural+", weight %s, %s of the time lately", state(*v), contexts, number(v.Weight), percent(v.BusyRatio)))
+		if n, there := v.On(g.Name); there {
+			s.add(v.Name, fmt.Sprintf("%s, %s, weight %s, %s of the time lately", state(*v), contexts(n), number(v.Weight), percent(v.BusyRatio)))
 		}
 	}
 	return s
