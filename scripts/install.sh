@@ -193,7 +193,7 @@ libraries() {
 	[ -n "$dest" ] || ldconfig
 }
 
-# stop ends what is about to be removed. Guests' virtual GPUs go with it.
+# stop ends services that are about to be removed.
 stop() {
 	[ -z "$dest" ] && [ -d /run/systemd/system ] || return 0
 	systemctl disable --now "$@" 2>/dev/null || true
@@ -217,7 +217,8 @@ elif [ -n "$kubernetes" ]; then
 	setting deploy/kubernetes.yaml
 	[ -z "$remove" ] || rmdir "$dest/etc/vgpud" 2>/dev/null || true
 else
-	[ -z "$remove" ] || stop vgpud.service 'vgpud-softgpu@*.service' vgpu-placement.service
+	# As the package does it: guests' virtual GPUs, which go on without the daemon, end first.
+	[ -z "$remove" ] || [ -n "$dest" ] || PATH=$sbin:$PATH sh scripts/packages/vgpud.prerm remove
 	for p in vgpud vgpuctl vgpu-libvirt vgpu-nvml vgpu-placement vgpu-qemu; do program "$p"; done
 	for u in vgpud.service vgpud-softgpu@.service vgpu-placement.service; do unit "$u"; done
 	put 0644 deploy/sysusers.d/vgpud.conf "$lib/sysusers.d/vgpud.conf"
