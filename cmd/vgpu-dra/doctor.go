@@ -46,7 +46,7 @@ func examine(ctx context.Context, path string) []ability.Ability {
 		return []ability.Ability{checks.Needed(ability.Missing("configuration", err.Error(), "see docs/other-engines.md"))}
 	}
 	all := []ability.Ability{checks.Needed(ability.Available("configuration", "node %s", c.Node))}
-	d := api.NewClient(c.Socket)
+	d := api.NewClientBy(c.Socket, "`socket` in "+path)
 	defer d.Close()
 	health, err := d.Health(ctx)
 	if err != nil {

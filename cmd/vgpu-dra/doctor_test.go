@@ -1,6 +1,10 @@
 package main
 
 import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	authorization "k8s.io/api/authorization/v1"
@@ -80,5 +84,25 @@ func TestDoctorOffer(t *testing.T) {
 		if a := offered(c.has, c.want, c.why); a.State != c.state {
 			t.Errorf("has %v, to be offered is %v: %+v", c.has, c.want, a)
 		}
+	}
+}
+
+// TestNoDaemon: an error for want of the daemon names what a user of this program can change.
+func TestNoDaemon(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "kubernetes.yaml")
+	if err := os.WriteFile(path, []byte("socket: /nonexistent/vgpud.sock\nnode: node1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want := "name its socket with `socket` in " + path + ": "
+	root := newRoot()
+	root.SetArgs([]string{"serve", "--dry-run", "--config", path})
+	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
+	if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("serve --dry-run says %v, want %q", err, want)
+	}
+	all := examine(t.Context(), path)
+	if last := all[len(all)-1]; last.Name != "vgpud" || !strings.Contains(last.What, want) {
+		t.Errorf("doctor says %+v, want %q", last, want)
 	}
 }

@@ -56,7 +56,7 @@ It may start before the API server, the kubelet and vgpud, and they may come and
 			if err != nil {
 				return err
 			}
-			daemon := api.NewClient(config.Socket)
+			daemon := api.NewClientBy(config.Socket, "`socket` in "+path)
 			defer daemon.Close()
 			if dry {
 				return dryRun(c.Context(), c.OutOrStdout(), config, daemon)

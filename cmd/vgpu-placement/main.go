@@ -59,7 +59,7 @@ func (o *options) connect() (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{config, client, api.NewClient(config.Socket)}, nil
+	return &connection{config, client, api.NewClientBy(config.Socket, "`socket` in "+o.config)}, nil
 }
 
 func (c *connection) close() {

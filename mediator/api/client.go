@@ -19,16 +19,21 @@ const DefaultSocket = "/run/vgpud/vgpud.sock"
 
 // Client sends requests to a daemon. It is safe for concurrent use.
 type Client struct {
-	where string       // the daemon's socket or address, for messages
-	base  string       // of its URLs
-	tls   *tlsIdentity // nil for a socket
-	http  http.Client
+	where   string       // the daemon's socket or address, for messages
+	setting string       // names the socket, for messages
+	base    string       // of its URLs
+	tls     *tlsIdentity // nil for a socket
+	http    http.Client
 }
 
 // NewClient returns a client of the daemon that listens on socket. It connects at the first
 // request.
-func NewClient(socket string) *Client {
-	return &Client{where: socket, base: "http://vgpud", http: http.Client{Transport: &http.Transport{
+func NewClient(socket string) *Client { return NewClientBy(socket, "--socket") }
+
+// NewClientBy is [NewClient] for a program where something else than a flag, --socket, names the
+// socket. Errors say so.
+func NewClientBy(socket, setting string) *Client {
+	return &Client{where: socket, setting: setting, base: "http://vgpud", http: http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			var d net.Dialer
 			return d.DialContext(ctx, "unix", socket)
@@ -195,7 +200,7 @@ func (c *Client) explain(err error) error {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
-		return fmt.Errorf("no daemon listens on %s; start it with `vgpud serve` (systemctl start vgpud), or name its socket with --socket: %w", c.where, err)
+		return fmt.Errorf("no daemon listens on %s; start it with `vgpud serve` (systemctl start vgpud), or name its socket with %s: %w", c.where, c.setting, err)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("not allowed to use %s; run as root, or as a member of its group, which access.group of the daemon's configuration names: %w", c.where, err)
 	default:
