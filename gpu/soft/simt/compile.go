@@ -25,6 +25,7 @@ type compiler struct {
 	at       *ptx.Instr
 	position int                 // index of at in the function
 	params   map[*ptx.Var]uint64 // offsets of the kernel's parameters
+	named    map[*ptx.Var]bool   // shared variables that its functions name
 	attr     *gpu.FunctionAttributes
 }
 

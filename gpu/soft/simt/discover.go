@@ -27,6 +27,7 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 		}
 		f := c.queue[i]
 		for _, in := range f.code.Instrs {
+			c.findShared(in)
 			call, ok := in.Call()
 			if !ok {
 				t.take(c.loader, in)
@@ -52,8 +53,12 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 		return err
 	}
 	// ptxas for sm_90 (CUDA 13.0) places the functions' own variables first, and each part of
-	// dynamic shared memory after everything else, with its alignment but at least 16 bytes.
+	// dynamic shared memory after everything else, with its alignment but at least 16 bytes. A module's
+	// variable that the kernel doesn't name takes no room: clang declares those of all kernels there.
 	for _, v := range c.loader.shared {
+		if !c.named[v] {
+			continue
+		}
 		if err := c.placeShared(v); err != nil {
 			return err
 		}
@@ -61,6 +66,18 @@ func (c *compiler) discover(kernel *ptx.Code) error {
 	c.prog.dynamicShared = uint32(alignUp(c.shared.size, dynamicAlign))
 	c.findRecursion()
 	return nil
+}
+
+// findShared notes the module's shared variables that an instruction names.
+func (c *compiler) findShared(in *ptx.Instr) {
+	if len(c.loader.shared) == 0 {
+		return
+	}
+	ptx.Walk(in.Operands, func(o *ptx.Operand) {
+		if s := o.Sym; s != nil && s.Var != nil && s.Var.Space == ptx.SharedSpace {
+			c.named[s.Var] = true
+		}
+	})
 }
 
 // dynamicAlign is the least alignment of dynamic shared memory, in bytes.

@@ -223,7 +223,7 @@ func TestHostileModules(t *testing.T) {
 		"alive":        many.String(),
 		"deep dims":    ".global .b8 g[4294967296][4294967296][2];\n.visible .entry k() { .reg .b32 %r1; ld.global.u8 %r1, [g]; ret; }",
 		"chain":        chain(40),
-		"shared twice": ".shared .b8 a[200000];\n.visible .entry k() { .shared .b8 s[200000]; ret; }",
+		"shared twice": ".shared .b8 a[200000];\n.visible .entry k() { .shared .b8 s[200000]; .reg .b32 %r1; mov.u32 %r1, a; ret; }",
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !strings.Contains(src, ".version") {

@@ -27,7 +27,7 @@ type loader struct {
 	taken    []*ptx.Func          // these functions in order of their addresses
 	initial  []*ptx.Func          // those of them that are in variables' initial values
 	named    bool                 // a kernel's pointers are only to what it names: see pointers.go
-	shared   []*ptx.Var           // the module's shared variables, which every kernel has
+	shared   []*ptx.Var           // the module's shared variables
 	compiled int                  // instructions so far
 	layouts  map[layoutKey][]uint16
 }
@@ -188,7 +188,7 @@ func (l *loader) compile(code *ptx.Code) (*Kernel, error) {
 	c := &compiler{
 		loader: l, kernel: code.Func, prog: &program{costs: l.costs, yieldAfter: spinLimit, entries: map[uint64]*function{}},
 		shared: &layout{}, uniform: map[uniform]uint32{}, special: map[specialKey]operand{}, funcs: map[*ptx.Func]*function{},
-		params: map[*ptx.Var]uint64{},
+		params: map[*ptx.Var]uint64{}, named: map[*ptx.Var]bool{},
 	}
 	k := &Kernel{module: l.module, prog: c.prog}
 	c.attr = &k.attr
