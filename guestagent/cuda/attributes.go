@@ -19,6 +19,8 @@ func derive(known map[uint32]int32, features abi.Features) map[uint32]int32 {
 	maps.Copy(a, ours)
 	if features&abi.FeatureWindowAddresses != 0 {
 		a[DeviceAttributeCanMapHostMemory] = 1
+		a[DeviceAttributeManagedMemory] = 1
+		a[DeviceAttributeConcurrentManagedAccess] = 1
 	}
 	if features&abi.FeatureChosenAddresses != 0 {
 		a[DeviceAttributeVirtualMemoryManagementSupported] = 1

@@ -715,6 +715,27 @@ var calls = [...]func(*Call, *words) Result{
 	552: func(c *Call, a *words) Result { return c.TexRefSetMaxAnisotropy(Handle(a[0]), uint32(a[1])) },            // cuTexRefSetMaxAnisotropy
 	577: func(c *Call, _ *words) Result { return c.ProfilerStart() },                                               // cuProfilerStart
 	578: func(c *Call, _ *words) Result { return c.ProfilerStop() },                                                // cuProfilerStop
+	579: func(c *Call, a *words) Result {
+		return c.MemAdvise(uint64(a[0]), uint64(a[1]), uint32(a[2]), int32(a[3]))
+	}, // cuMemAdvise
+	580: func(c *Call, a *words) Result {
+		return c.MemAdviseV2(uint64(a[0]), uint64(a[1]), uint32(a[2]), at[MemLocation](&a[3]))
+	}, // cuMemAdvise_v2
+	581: func(c *Call, a *words) Result {
+		return c.MemAllocManaged(at[uint64](&a[0]), uint64(a[1]), uint32(a[2]))
+	}, // cuMemAllocManaged
+	584: func(c *Call, a *words) Result {
+		return c.MemPrefetchAsync(uint64(a[0]), uint64(a[1]), int32(a[2]), Handle(a[3]))
+	}, // cuMemPrefetchAsync
+	585: func(c *Call, a *words) Result {
+		return c.MemPrefetchAsyncV2(uint64(a[0]), uint64(a[1]), at[MemLocation](&a[2]), uint32(a[3]), Handle(a[4]))
+	}, // cuMemPrefetchAsync_v2
+	587: func(c *Call, a *words) Result {
+		return c.MemRangeGetAttribute(address(&a[0]), uint64(a[1]), uint32(a[2]), uint64(a[3]), uint64(a[4]))
+	}, // cuMemRangeGetAttribute
+	588: func(c *Call, a *words) Result {
+		return c.MemRangeGetAttributes(at[Pointer](&a[0]), at[uint64](&a[1]), at[uint32](&a[2]), uint64(a[3]), uint64(a[4]), uint64(a[5]))
+	}, // cuMemRangeGetAttributes
 	589: func(c *Call, a *words) Result {
 		return c.PointerGetAttribute(address(&a[0]), uint32(a[1]), uint64(a[2]))
 	}, // cuPointerGetAttribute
@@ -724,6 +745,9 @@ var calls = [...]func(*Call, *words) Result{
 	591: func(c *Call, a *words) Result {
 		return c.PointerSetAttribute(address(&a[0]), uint32(a[1]), uint64(a[2]))
 	}, // cuPointerSetAttribute
+	592: func(c *Call, a *words) Result {
+		return c.StreamAttachMemAsync(Handle(a[0]), uint64(a[1]), uint64(a[2]), uint32(a[3]))
+	}, // cuStreamAttachMemAsync
 	593: func(c *Call, a *words) Result { return c.MemAddressFree(uint64(a[0]), uint64(a[1])) }, // cuMemAddressFree
 	594: func(c *Call, a *words) Result {
 		return c.MemAddressReserve(at[uint64](&a[0]), uint64(a[1]), uint64(a[2]), uint64(a[3]), uint64(a[4]))

@@ -15,9 +15,11 @@ import (
 // hostRange is memory of the process that CUDA knows: allocated page-locked or registered.
 type hostRange struct {
 	base, bytes uint64
+	asked       uint64 // the bytes that an allocation was asked for
 	flags       uint32
 	x           *Context
 	registered  bool
+	managed     *managed           // of managed memory, or nil
 	m           *driver.HostMemory // what the GPU copies from and to directly, or nil
 	pages       Pointer            // mapped pages without m, or nil
 }
@@ -27,6 +29,8 @@ type hostRanges struct {
 	mu     sync.RWMutex
 	all    []*hostRange
 	shared atomic.Int64 // ranges that kernels reach, where the host offers that
+
+	managing sync.Mutex // held while managed memory is allocated; before mu
 }
 
 // find returns the range that an address lies in, or nil.
@@ -117,35 +121,55 @@ const hostWait = 20 * time.Millisecond
 // allocateHost allocates page-locked memory: a part of the memory that is shared with the host, or
 // ordinary pages where that has no room. Copies of those go through shared memory.
 func (c *Call) allocateHost(x *Context, n uint64, flags uint32) (Pointer, Result) {
-	const page = 4096
 	if n == 0 || n > 1<<46 {
 		return nil, ErrorInvalidValue
 	}
-	size := (n + page - 1) &^ (page - 1)
-	r := &hostRange{bytes: size, flags: flags, x: x}
-	var p Pointer
+	r := &hostRange{flags: flags, x: x}
 	// Copies need some of the shared memory, too.
-	if size <= uint64(x.d.gpu.Info().SharedBytes)/8 {
-		ctx, cancel := context.WithTimeout(context.Background(), hostWait)
-		m, err := x.d.gpu.AllocHost(ctx, int(size))
-		cancel()
-		if err == nil && m.Use(func(b []byte) { clear(b); p = startOf(b) }) == nil {
-			r.m = m
+	if hostPages(n) <= uint64(x.d.gpu.Info().SharedBytes)/8 {
+		if p, result := c.allocateShared(r, n); result != ErrorOutOfMemory {
+			return p, result
 		}
 	}
-	if r.m == nil {
-		var err error
-		if p, err = unix.MmapPtr(-1, 0, nil, uintptr(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS); err != nil {
-			return nil, ErrorOutOfMemory
-		}
-		r.pages = p
+	p, err := unix.MmapPtr(-1, 0, nil, uintptr(hostPages(n)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, ErrorOutOfMemory
 	}
-	r.base = addressOf(p)
+	r.pages = p
+	return p, c.addHost(r, p, n)
+}
+
+// hostPages returns the size of the pages that n bytes take.
+func hostPages(n uint64) uint64 {
+	const page = 4096
+	return (n + page - 1) &^ (page - 1)
+}
+
+// allocateShared allocates a range as a part of the memory that is shared with the host. It returns
+// ErrorOutOfMemory where that has no room.
+func (c *Call) allocateShared(r *hostRange, n uint64) (p Pointer, result Result) {
+	ctx, cancel := context.WithTimeout(context.Background(), hostWait)
+	defer cancel()
+	m, err := r.x.d.gpu.AllocHost(ctx, int(hostPages(n)))
+	if err != nil {
+		return nil, ErrorOutOfMemory
+	}
+	if m.Use(func(b []byte) { clear(b); p = startOf(b) }) != nil {
+		m.Free()
+		return nil, ErrorOutOfMemory
+	}
+	r.m = m
+	return p, c.addHost(r, p, n)
+}
+
+// addHost adds a range that was allocated.
+func (c *Call) addHost(r *hostRange, p Pointer, n uint64) Result {
+	r.base, r.bytes, r.asked = addressOf(p), hostPages(n), n
 	if !c.d.host.add(r) {
 		r.free()
-		return nil, ErrorUnknown
+		return ErrorUnknown
 	}
-	return p, Success
+	return Success
 }
 
 // reachHost has the context's kernels reach all page-locked memory at its own addresses, as they do
@@ -204,6 +228,9 @@ func (c *Call) MemFreeHost(p Pointer) Result {
 		}
 		r.free()
 		return Success
+	}
+	if c.d.host.managedAt(addressOf(p)) != nil { // cuMemFree frees it
+		return ErrorInvalidValue
 	}
 	var before []point
 	if r := c.d.host.find(addressOf(p)); r != nil && r.m != nil {

@@ -76,7 +76,11 @@ func (x *Context) deviceRange(p, n uint64) Result {
 	if p == 0 || p+n < p {
 		return ErrorInvalidValue
 	}
-	if m, ok := x.memory.find(p); ok && n > m.bytes-(p-m.base) {
+	if m, ok := x.memory.find(p); ok {
+		if n > m.bytes-(p-m.base) {
+			return ErrorInvalidValue
+		}
+	} else if h := x.d.host.managedAt(p); h != nil && n > h.bytes-(p-h.base) {
 		return ErrorInvalidValue
 	}
 	return Success
@@ -88,10 +92,13 @@ func (x *Context) isDevice(p uint64) bool {
 	return ok
 }
 
-// rangeOf returns the allocation or the module's variable that an address lies in.
+// rangeOf returns the allocation, the managed memory or the module's variable that an address lies in.
 func (x *Context) rangeOf(p uint64) (base, bytes uint64, ok bool) {
 	if m, ok := x.memory.find(p); ok {
 		return m.base, m.bytes, true
+	}
+	if h := x.d.host.managedAt(p); h != nil && h.x == x {
+		return h.base, h.asked, p-h.base < h.asked
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -204,6 +211,12 @@ func (c *Call) MemFreeV2(p uint64) Result {
 	}
 	if x.space.takes(p, 1) { // it is unmapped, not freed
 		return ErrorInvalidValue
+	}
+	if m := c.d.host.managedAt(p); m != nil {
+		if p != m.base {
+			return ErrorInvalidValue
+		}
+		return c.freeManaged(m)
 	}
 	if b := c.d.graphMemory.find(p); b != nil {
 		before := b.x.everything()

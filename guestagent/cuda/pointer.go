@@ -12,6 +12,8 @@ type pointee struct {
 	bytes  uint64
 	id     uint64
 	flags  uint32
+
+	managed bool
 }
 
 // pointee returns what is known of an address.
@@ -22,6 +24,9 @@ func (d *Driver) pointee(p uint64) (pointee, bool) {
 			if a, err := h.x.gpu.HostAddress(context.Background(), h.m); err == nil {
 				q.device = uint64(a) + p - h.base
 			}
+		}
+		if h.managed != nil {
+			q.kind, q.managed, q.bytes = placeDevice, true, h.asked
 		}
 		return q, true
 	}
@@ -79,7 +84,13 @@ func (q *pointee) attribute(out Pointer, attribute uint32) Result {
 		put(value[uint64](out), q.base)
 	case PointerAttributeRangeSize:
 		put(value[uint64](out), q.bytes)
-	case PointerAttributeIsManaged, PointerAttributeSyncMemops, PointerAttributeIsLegacyCudaIpcCapable, PointerAttributeIsGpuDirectRdmaCapable:
+	case PointerAttributeIsManaged:
+		is := uint32(0)
+		if q.managed {
+			is = 1
+		}
+		put(value[uint32](out), is)
+	case PointerAttributeSyncMemops, PointerAttributeIsLegacyCudaIpcCapable, PointerAttributeIsGpuDirectRdmaCapable:
 		put(value[uint32](out), 0)
 	case PointerAttributeMapped:
 		mapped := uint32(0)

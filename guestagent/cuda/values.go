@@ -494,6 +494,28 @@ const (
 	MempoolAttrHwDecompressEnabled            = 14
 )
 
+// The values of CUmem_advise.
+const (
+	MemAdviseSetReadMostly          = 1
+	MemAdviseUnsetReadMostly        = 2
+	MemAdviseSetPreferredLocation   = 3
+	MemAdviseUnsetPreferredLocation = 4
+	MemAdviseSetAccessedBy          = 5
+	MemAdviseUnsetAccessedBy        = 6
+)
+
+// The values of CUmem_range_attribute.
+const (
+	MemRangeAttributeReadMostly               = 1
+	MemRangeAttributePreferredLocation        = 2
+	MemRangeAttributeAccessedBy               = 3
+	MemRangeAttributeLastPrefetchLocation     = 4
+	MemRangeAttributePreferredLocationType    = 5
+	MemRangeAttributePreferredLocationId      = 6
+	MemRangeAttributeLastPrefetchLocationType = 7
+	MemRangeAttributeLastPrefetchLocationId   = 8
+)
+
 // The values of CUpointer_attribute.
 const (
 	PointerAttributeContext                = 1

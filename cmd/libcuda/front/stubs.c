@@ -2183,6 +2183,51 @@ CUresult CUDAAPI cuProfilerStop(void) {
   return vgpu_call(578u, words);
 }
 
+CUresult CUDAAPI cuMemAdvise(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUdevice device) {
+  uint64_t words[] = {(uint64_t)devPtr, (uint64_t)count, (uint64_t)advice, (uint64_t)device};
+  return vgpu_call(579u, words);
+}
+
+CUresult CUDAAPI cuMemAdvise_v2(CUdeviceptr devPtr, size_t count, CUmem_advise advice, CUmemLocation location) {
+  uint64_t words[] = {(uint64_t)devPtr, (uint64_t)count, (uint64_t)advice, (uint64_t)&location};
+  return vgpu_call(580u, words);
+}
+
+CUresult CUDAAPI cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags) {
+  uint64_t words[] = {(uint64_t)dptr, (uint64_t)bytesize, (uint64_t)flags};
+  return vgpu_call(581u, words);
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
+  uint64_t words[] = {(uint64_t)devPtr, (uint64_t)count, (uint64_t)dstDevice, (uint64_t)hStream};
+  return vgpu_call(584u, words);
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstDevice, CUstream hStream) {
+  uint64_t words[] = {(uint64_t)devPtr, (uint64_t)count, (uint64_t)dstDevice, (uint64_t)hStream};
+  return vgpu_call(584u | VGPU_PER_THREAD, words);
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
+  uint64_t words[] = {(uint64_t)devPtr, (uint64_t)count, (uint64_t)&location, (uint64_t)flags, (uint64_t)hStream};
+  return vgpu_call(585u, words);
+}
+
+CUresult CUDAAPI cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocation location, unsigned int flags, CUstream hStream) {
+  uint64_t words[] = {(uint64_t)devPtr, (uint64_t)count, (uint64_t)&location, (uint64_t)flags, (uint64_t)hStream};
+  return vgpu_call(585u | VGPU_PER_THREAD, words);
+}
+
+CUresult CUDAAPI cuMemRangeGetAttribute(void *data, size_t dataSize, CUmem_range_attribute attribute, CUdeviceptr devPtr, size_t count) {
+  uint64_t words[] = {(uint64_t)data, (uint64_t)dataSize, (uint64_t)attribute, (uint64_t)devPtr, (uint64_t)count};
+  return vgpu_call(587u, words);
+}
+
+CUresult CUDAAPI cuMemRangeGetAttributes(void **data, size_t *dataSizes, CUmem_range_attribute *attributes, size_t numAttributes, CUdeviceptr devPtr, size_t count) {
+  uint64_t words[] = {(uint64_t)data, (uint64_t)dataSizes, (uint64_t)attributes, (uint64_t)numAttributes, (uint64_t)devPtr, (uint64_t)count};
+  return vgpu_call(588u, words);
+}
+
 CUresult CUDAAPI cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr) {
   uint64_t words[] = {(uint64_t)data, (uint64_t)attribute, (uint64_t)ptr};
   return vgpu_call(589u, words);
@@ -2196,6 +2241,16 @@ CUresult CUDAAPI cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
 CUresult CUDAAPI cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr) {
   uint64_t words[] = {(uint64_t)value, (uint64_t)attribute, (uint64_t)ptr};
   return vgpu_call(591u, words);
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
+  uint64_t words[] = {(uint64_t)hStream, (uint64_t)dptr, (uint64_t)length, (uint64_t)flags};
+  return vgpu_call(592u, words);
+}
+
+CUresult CUDAAPI cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t length, unsigned int flags) {
+  uint64_t words[] = {(uint64_t)hStream, (uint64_t)dptr, (uint64_t)length, (uint64_t)flags};
+  return vgpu_call(592u | VGPU_PER_THREAD, words);
 }
 
 CUresult CUDAAPI cuMemAddressFree(CUdeviceptr ptr, size_t size) {

@@ -87,6 +87,7 @@ func results(a *api.API) (string, error) {
 			"CUresult": "CUDA_", "CUdevice_attribute": "CU_", "CUfunction_attribute": "CU_",
 			"CUpointer_attribute": "CU_", "CUjit_option": "CU_", "CUlimit": "CU_", "CUctx_flags": "CU_", "CUlaunchAttributeID": "CU_",
 			"CUgraphNodeType": "CU_", "CUmemPool_attribute": "CU_", "CUgraphMem_attribute": "CU_", "CUgraphExecUpdateResult": "CU_", "CUgraphInstantiateResult": "CUDA_",
+			"CUmem_advise": "CU_", "CUmem_range_attribute": "CU_",
 		}[e.Name]
 		if !ok {
 			continue
