@@ -453,20 +453,18 @@ func (c *Call) captureWait(s *stream, e *Event, flags uint32) (Result, bool) {
 	return Success, true
 }
 
-// captureLost invalidates the capture that a stream is part of, which is destroyed.
+// captureLost ends the capture that began in a stream, which is destroyed. A stream that joined a capture
+// may go: its nodes stay, and have to be joined by the capture's end.
 func (c *Call) captureLost(s *stream) {
 	if s.captured.by.Load() == nil {
 		return
 	}
 	c.d.graphs.mu.Lock()
 	defer c.d.graphs.mu.Unlock()
-	if p := s.captured.by.Load(); p != nil {
-		p.invalid = true
-		if p.origin == s {
-			c.d.graphs.end(p)
-			if !p.given {
-				p.g.forget(c.d)
-			}
+	if p := s.captured.by.Load(); p != nil && p.origin == s {
+		c.d.graphs.end(p)
+		if !p.given {
+			p.g.forget(c.d)
 		}
 	}
 }

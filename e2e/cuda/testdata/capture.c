@@ -111,6 +111,25 @@ static void fork_and_join(CUstream s, CUstream t, CUdeviceptr a, CUdeviceptr b) 
   start(t, b, 1);
   WANT(CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(s, &g));
   TRUE(g == NULL);
+  /* A stream that joined the capture may go before the capture's end. Its nodes must be joined. */
+  for (int joins = 0; joins < 2; joins++) {
+    CUstream gone;
+    OK(cuStreamCreate(&gone, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
+    start(s, a, 1);
+    OK(cuEventRecord(forked, s));
+    OK(cuStreamWaitEvent(gone, forked, 0));
+    start(gone, b, 1);
+    OK(cuEventRecord(joined, gone));
+    if (joins) OK(cuStreamWaitEvent(s, joined, 0));
+    OK(cuStreamDestroy(gone));
+    start(s, a, 2);
+    WANT(joins ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED, cuStreamEndCapture(s, &g));
+    if (joins) {
+      TRUE(nodes_of(g) == 3);
+      OK(cuGraphDestroy(g));
+    }
+  }
   /* Two captures must not meet. */
   OK(cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_RELAXED));
   OK(cuStreamBeginCapture(t, CU_STREAM_CAPTURE_MODE_RELAXED));
