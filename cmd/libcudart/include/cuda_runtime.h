@@ -17,6 +17,7 @@
 
 #ifdef __cplusplus
 #include "channel_descriptor.h"
+#include "cuda_device_runtime_api.h"
 #include "crt/runtime_templates.h"
 #endif
 

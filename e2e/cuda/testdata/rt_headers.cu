@@ -3,6 +3,7 @@
 // documented default can be left out.
 #include <cuda.h>
 #include <cuda_fp16.h>
+#include <cuda_occupancy.h>
 #include <cuda_profiler_api.h>
 #include <cuda_runtime_api.h>
 #include <device_launch_parameters.h>
@@ -42,6 +43,24 @@ __global__ void numbers(int *out)
     free(p);
 }
 
+// Thrust and CUB name what launches kernels on the device, in code that is compiled for the host, and
+// write template where no arguments of one follow.
+template <class T> struct launcher {
+    template <class U> __device__ static U same(U v) { return v; }
+    __device__ cudaError_t launch(T v)
+    {
+#ifndef __CUDA_ARCH__
+        void *parameters = cudaGetParameterBuffer(64, sizeof v);
+        return parameters ? cudaLaunchDevice((void *)numbers, parameters, dim3(1), dim3(1), 0, 0)
+                          : __cudaDeviceSynchronizeDeprecationAvoidance();
+#else
+        return launcher<T>::template same(v) ? cudaErrorNotSupported : cudaSuccess;
+#endif
+    }
+};
+
+__global__ void launches(int v) { launcher<int>().launch(v); }
+
 int main()
 {
     int *p, host = 7;
@@ -56,6 +75,7 @@ int main()
     OK(cudaMemsetAsync(p, 0, 64));
     OK(cudaMemset2DAsync(p, 8, 1, 4, 8));
     numbers<<<1, 1>>>(p);
+    launches<<<1, 1>>>(1);
     OK(cudaEventCreate(&event));
     OK(cudaEventRecord(event));
     OK(cudaStreamCreate(&s));
