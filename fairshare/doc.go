@@ -28,7 +28,8 @@
 //
 // Files: policy.go has the input and the answer of a policy. account.go, usage.go, dfq.go,
 // slices.go and rotation.go share by rounds. printed.go, released.go and sampled.go are the papers'
-// rules. entitlement.go and bound.go bound shares, by the rules of package quota. launchpolicy.go, table.go and ranked.go are
-// common to policies about launches: piv.go, hpf.go, dprr.go, ffs.go. anticipate.go keeps the GPU
-// free for a guest. evictions.go, evictioncharges.go and spatial.go are about evictions.
+// rules. entitlement.go and bound.go with boundmeter.go and boundweights.go bound shares, by the rules
+// of package quota. launchpolicy.go, table.go and ranked.go are common to policies about launches:
+// piv.go, hpf.go, dprr.go, ffs.go. anticipate.go keeps the GPU free for a guest. evictions.go,
+// evictioncharges.go and spatial.go are about evictions.
 package fairshare
