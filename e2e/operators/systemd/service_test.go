@@ -32,7 +32,6 @@ func TestService(t *testing.T) {
 	m.step(t, "Score", m.score)
 	m.step(t, "LeftOff", m.leftOff)
 	g.end(t)
-	m.step(t, "Remove", m.remove)
 }
 
 // install installs the earlier version, which starts nothing.
@@ -212,21 +211,6 @@ func (m *machine) noDenials(t *testing.T) {
 	if out := m.run(t, denials); out != "" {
 		t.Errorf("AppArmor refused:\n%s", out)
 	}
-}
-
-// remove: the package's removal ends the guests' virtual GPUs, which would go on without the daemon, also
-// when no daemon runs.
-func (m *machine) remove(t *testing.T) {
-	remove := func() {
-		t.Helper()
-		if out := m.run(t, "pgrep -a -x vgpud || true"); !strings.Contains(out, "vgpud vm") {
-			t.Errorf("no virtual GPU is there before the removal: %s", out)
-		}
-		m.run(t, "dpkg -r vgpud; while pgrep -a -x vgpud; do sleep 0.5; done")
-	}
-	remove()
-	m.run(t, "dpkg --force-unsafe-io -i "+packagesDir+"/new.deb; systemctl start vgpud-softgpu@gpu0 vgpud; vgpuctl create vm web2; systemctl stop vgpud")
-	remove()
 }
 
 // refusal: the profile refuses what the service has no use for, which works without the profile.
