@@ -123,6 +123,12 @@ class thread_block : public thread_group {
 
 VGPU_CG thread_block this_thread_block() { return thread_block(); }
 
+/* Room that tiles of several warps may need elsewhere. They have their own here. */
+template <unsigned Threads = 1024> struct block_tile_memory {
+    char unused;
+};
+template <unsigned Threads> VGPU_CG thread_block this_thread_block(block_tile_memory<Threads> &) { return this_thread_block(); }
+
 class grid_group : public thread_group {
     VGPU_CG grid_group() : thread_group(grid_kind, 0, 0) {}
     friend VGPU_CG grid_group this_grid();
@@ -205,8 +211,11 @@ VGPU_CG coalesced_group coalesced(unsigned mask) { return coalesced_group(mask);
 VGPU_CG unsigned mask_of(const lanes &g) { return g.mask; }
 } // namespace details
 
-/* What a tile of Size threads does, whatever it is a part of. */
-template <unsigned Size> class tile : public lanes {
+/* What a tile of Size threads does, whatever it is a part of. Those of several warps are in
+ * crt/wide_tile.h. */
+template <unsigned Size, bool Wide = (Size > 32)> class tile;
+
+template <unsigned Size> class tile<Size, false> : public lanes {
     static_assert(Size && Size <= 32 && (Size & (Size - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads");
     static VGPU_CG unsigned first_lane() { return details::lane() & ~(Size - 1); }
 
@@ -214,6 +223,7 @@ template <unsigned Size> class tile : public lanes {
     VGPU_CG tile() : lanes((Size == 32 ? 0xffffffffu : (1u << Size % 32) - 1) << first_lane(), first_lane()) {}
 
   public:
+    template <class P> static VGPU_CG void prepare(const P &) {}
     static constexpr unsigned numThreads = Size;
     static VGPU_CG constexpr unsigned size() { return Size; }
     static VGPU_CG constexpr unsigned num_threads() { return Size; }
@@ -260,8 +270,9 @@ template <unsigned Size> class thread_block_tile<Size, void> : public tile<Size>
     VGPU_CG unsigned meta_group_size() const { return groups_; }
 };
 
-template <unsigned S, class P> VGPU_CG thread_block_tile<S, P> tiled_partition(const P &)
+template <unsigned S, class P> VGPU_CG thread_block_tile<S, P> tiled_partition(const P &p)
 {
+    tile<S>::prepare(p);
     return thread_block_tile<S, P>();
 }
 
@@ -325,6 +336,8 @@ template <class G, class T, class F> VGPU_CG T reduce(const G &g, T v, F f)
 }
 
 } // namespace cooperative_groups
+
+#include "crt/wide_tile.h"
 
 #undef VGPU_CG
 
