@@ -14,7 +14,7 @@ mkdir -p "$dir/bin"
 new=$dir/.include.$$
 trap 'rm -rf "$new"' EXIT
 cp -r include "$new"
-cp ../libcuda/include/cuda.h "$new/"
+cp ../libcuda/include/*.h "$new/"
 rm -rf "$dir/include"
 mv "$new" "$dir/include"
 install -m 755 toolchain/* "$dir/bin/"

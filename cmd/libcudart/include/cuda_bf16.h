@@ -28,7 +28,10 @@ VGPU_BF16 unsigned short vgpu_bf16_bits(float f)
 }
 
 struct __attribute__((aligned(2))) __nv_bfloat16 {
-    unsigned short bits;
+    union {
+        unsigned short bits;
+        unsigned short __x; /* the name that libraries of templates know */
+    };
 
     __nv_bfloat16() = default;
     __host__ __device__ __nv_bfloat16(__nv_bfloat16_raw r) : bits(r.x) {}

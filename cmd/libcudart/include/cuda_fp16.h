@@ -19,7 +19,10 @@ struct __half2_raw {
 };
 
 struct __attribute__((aligned(2))) __half {
-    _Float16 v;
+    union {
+        _Float16 v;
+        unsigned short __x; /* the name that libraries of templates know */
+    };
 
     __half() = default;
     static inline __host__ __device__ __half from(_Float16 f);

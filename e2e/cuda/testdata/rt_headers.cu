@@ -2,6 +2,8 @@
 // the names by which other headers ask whether they were included; and that arguments with a
 // documented default can be left out.
 #include <cuda.h>
+#include <cudaTypedefs.h>
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_occupancy.h>
 #include <cuda_profiler_api.h>
@@ -58,6 +60,15 @@ template <class T> struct launcher {
 #endif
     }
 };
+
+// The libraries reach the bits of numbers by the name that these have in CUDA's headers, and call the
+// driver through types of pointers.
+template <class T> struct bits_of : T {
+    using T::__x;
+};
+static_assert(sizeof(bits_of<__half>::__x) == 2 && sizeof(bits_of<__nv_bfloat16>::__x) == 2, "");
+static_assert(std::is_same<PFN_cuMemAlloc, decltype(&cuMemAlloc)>::value && std::is_same<cuuint64_t, uint64_t>::value, "");
+static_assert(std::is_same<PFN_cuMemcpyAsync_v7000_ptsz, decltype(&cuMemcpyAsync_ptsz)>::value, "");
 
 __global__ void launches(int v) { launcher<int>().launch(v); }
 

@@ -45,6 +45,7 @@ func outputs(a *api.API) (map[string]string, error) {
 	}
 	return map[string]string{
 		"include/cuda.h":                        header(a),
+		"include/cudaTypedefs.h":                typedefs(a),
 		"../../docs/cuda.md":                    docs(a),
 		"front/stubs.c":                         stubs(a),
 		"front/unbuilt.c":                       unbuilt(a),

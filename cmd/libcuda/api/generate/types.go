@@ -36,6 +36,7 @@ var cScalars = map[string]string{
 	"int": "int32", "unsigned int": "uint32", "unsigned": "uint32", "short": "int16", "unsigned short": "uint16",
 	"char": "byte", "unsigned char": "byte", "float": "float32", "size_t": "uint64",
 	"long long": "int64", "unsigned long long": "uint64", "unsigned long": "uint64",
+	"uint32_t": "uint32", "uint64_t": "uint64",
 }
 
 // structs are the structures that package cuda mirrors.
