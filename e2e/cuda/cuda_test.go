@@ -24,7 +24,7 @@ func TestVectorAdd(t *testing.T) {
 
 // programs check the API, one part each.
 var programs = []string{
-	"device", "context", "memory", "boxes", "batch", "streams", "sidebyside", "launches", "entry", "graph", "graphold", "graphmemory", "capture", "pool", "texture", "vmm", "incallback", "callbacks", "threads", "faults", "tables", "evictable",
+	"device", "context", "memory", "boxes", "batch", "streams", "sidebyside", "launches", "entry", "graph", "graphold", "graphmemory", "capture", "pool", "texture", "vmm", "managed", "incallback", "callbacks", "threads", "faults", "tables", "evictable",
 }
 
 // TestPrograms runs the programs that check the API, one part each.

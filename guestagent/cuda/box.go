@@ -174,7 +174,7 @@ func (c *Call) copyLinear(s *stream, b *box, async bool) Result {
 	n := b.width * b.height * b.depth
 	switch {
 	case b.src.place == placeDevice && b.dst.place == placeDevice:
-		return c.copyAcross(s, b.dst.at, b.src.at, n)
+		return c.copyAcross(s, b.dst.at, b.src.at, n, async)
 	case b.src.place == placeDevice:
 		return c.copyOut(s, pointerTo(b.dst.at), b.src.at, n, async)
 	case b.dst.place == placeDevice:

@@ -83,7 +83,7 @@ func (c *Call) sendIn(s *stream, dst uint64, src Pointer, n uint64, m *driver.Ho
 	}
 	end := s.ch.add(s, p, true)
 	x.mu.Unlock()
-	if m != nil && !async {
+	if !async && (m != nil || x.d.host.reached(dst)) {
 		return c.waitFor([]point{end}, func() Result { return c.ended(x, p) })
 	}
 	return Success
@@ -220,8 +220,36 @@ func (c *Call) send(s *stream, f func(ctx context.Context, ch *driver.Channel) (
 	return Success
 }
 
+// sendNow sends one command of a stream, which f enqueues, and returns when it has ended.
+func (c *Call) sendNow(s *stream, f func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error)) Result {
+	again := func() Result { return c.sendNow(s, f) }
+	if entered, r := c.enter(s, again); !entered {
+		return r
+	}
+	p, err := f(c.slice(), s.ch.ch)
+	if err != nil {
+		s.x.mu.Unlock()
+		if errors.Is(err, errSlice) {
+			return c.later(again)
+		}
+		return s.x.fail(err)
+	}
+	end := s.ch.add(s, p, true)
+	s.x.mu.Unlock()
+	return c.waitFor([]point{end}, func() Result { return c.ended(s.x, p) })
+}
+
+// write sends a command that writes GPU memory. Without async it returns when that has ended, if the
+// program can read the memory itself.
+func (c *Call) write(s *stream, dst uint64, async bool, f func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error)) Result {
+	if !async && s.x.d.host.reached(dst) {
+		return c.sendNow(s, f)
+	}
+	return c.send(s, f)
+}
+
 // copyAcross copies within a context's GPU memory.
-func (c *Call) copyAcross(s *stream, dst, src, n uint64) Result {
+func (c *Call) copyAcross(s *stream, dst, src, n uint64, async bool) Result {
 	if n == 0 {
 		return Success
 	}
@@ -235,9 +263,9 @@ func (c *Call) copyAcross(s *stream, dst, src, n uint64) Result {
 	}
 	if s.x.pending() {
 		return c.recorded(s.x, func(t *task) error { return t.record.Copy(dst, src, n) },
-			func() Result { return c.copyAcross(s, dst, src, n) })
+			func() Result { return c.copyAcross(s, dst, src, n, async) })
 	}
-	return c.send(s, func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error) {
+	return c.write(s, dst, async, func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error) {
 		return ch.Copy(ctx, driver.Ptr(dst), driver.Ptr(src), n)
 	})
 }
@@ -264,7 +292,7 @@ func (c *Call) copyAny(s *stream, dst, src, n uint64, async bool) Result {
 	to, from := s.x.isDevice(dst), s.x.isDevice(src)
 	switch {
 	case to && from:
-		return c.copyAcross(s, dst, src, n)
+		return c.copyAcross(s, dst, src, n, async)
 	case to:
 		return c.copyIn(s, dst, pointerTo(src), n, async)
 	case from:
@@ -316,7 +344,7 @@ func (c *Call) MemcpyDtoDV2(dst, src, n uint64) Result {
 	if r != Success {
 		return r
 	}
-	return c.copyAcross(s, dst, src, n)
+	return c.copyAcross(s, dst, src, n, false)
 }
 
 // MemcpyDtoDAsyncV2 is cuMemcpyDtoDAsync_v2.
@@ -325,7 +353,7 @@ func (c *Call) MemcpyDtoDAsyncV2(dst, src, n uint64, h Handle) Result {
 	if r != Success {
 		return r
 	}
-	return c.copyAcross(s, dst, src, n)
+	return c.copyAcross(s, dst, src, n, true)
 }
 
 // Memcpy is cuMemcpy.

@@ -47,7 +47,7 @@ func (n *setNode) clone() operation { return &setNode{n.p} }
 
 func (n *setNode) run(c *Call, s *stream) Result {
 	p := &n.p
-	return c.set(s, p.Dst, p.Pitch, p.Value, uint64(p.ElementSize), p.Width, p.Height)
+	return c.set(s, p.Dst, p.Pitch, p.Value, uint64(p.ElementSize), p.Width, p.Height, true)
 }
 
 func (p *MemsetNodeParams) valid() bool {

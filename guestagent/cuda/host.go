@@ -115,6 +115,15 @@ func (h *hostRanges) window(p, n uint64) (m *driver.HostMemory, at int) {
 	return r.m, int(p - r.base)
 }
 
+// reached reports whether an address is of memory of the process that the GPU writes to directly.
+func (h *hostRanges) reached(p uint64) bool {
+	if h.shared.Load() == 0 {
+		return false
+	}
+	r := h.find(p)
+	return r != nil && r.m != nil
+}
+
 // hostWait is how long an allocation waits for shared memory that copies use.
 const hostWait = 20 * time.Millisecond
 

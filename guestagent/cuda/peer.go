@@ -45,7 +45,7 @@ func (c *Call) copyPeer(s *stream, dst uint64, to Handle, src uint64, from Handl
 		return r
 	}
 	if a == b && a == s.x {
-		return c.copyAcross(s, dst, src, n)
+		return c.copyAcross(s, dst, src, n, true)
 	}
 	goals := append(a.everything(), b.everything()...)
 	return c.drained(s, func() Result {

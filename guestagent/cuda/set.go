@@ -6,8 +6,9 @@ import (
 	"vgpud/guestagent/driver"
 )
 
-// set fills rows of count elements of width bytes.
-func (c *Call) set(s *stream, dst, pitch uint64, value uint32, width, count, rows uint64) Result {
+// set fills rows of count elements of width bytes. Without async it returns when the program can read them
+// in memory that it shares with kernels.
+func (c *Call) set(s *stream, dst, pitch uint64, value uint32, width, count, rows uint64, async bool) Result {
 	if count == 0 || rows == 0 {
 		return Success
 	}
@@ -25,9 +26,9 @@ func (c *Call) set(s *stream, dst, pitch uint64, value uint32, width, count, row
 	}
 	if s.x.pending() {
 		return c.recorded(s.x, func(t *task) error { return t.record.Set(dst, pitch, value, width, count, rows) },
-			func() Result { return c.set(s, dst, pitch, value, width, count, rows) })
+			func() Result { return c.set(s, dst, pitch, value, width, count, rows, async) })
 	}
-	return c.send(s, func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error) {
+	return c.write(s, dst, async, func(ctx context.Context, ch *driver.Channel) (*driver.Pending, error) {
 		return ch.Set2D(ctx, driver.Ptr(dst), pitch, value, int(width), count, rows)
 	})
 }
@@ -37,7 +38,7 @@ func (c *Call) setDefault(dst, pitch uint64, value uint32, width, count, rows ui
 	if r != Success {
 		return r
 	}
-	return c.set(s, dst, pitch, value, width, count, rows)
+	return c.set(s, dst, pitch, value, width, count, rows, false)
 }
 
 func (c *Call) setIn(h Handle, dst, pitch uint64, value uint32, width, count, rows uint64) Result {
@@ -45,7 +46,7 @@ func (c *Call) setIn(h Handle, dst, pitch uint64, value uint32, width, count, ro
 	if r != Success {
 		return r
 	}
-	return c.set(s, dst, pitch, value, width, count, rows)
+	return c.set(s, dst, pitch, value, width, count, rows, true)
 }
 
 // MemsetD8V2 is cuMemsetD8_v2.

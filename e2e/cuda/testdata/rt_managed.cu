@@ -158,6 +158,11 @@ static void advice()
     OK(cudaMemPrefetchAsync(p, size, 0, 0));
     OK(cudaMemPrefetchAsync(p + page, page, cudaCpuDeviceId, 0));
     TRUE(attribute(cudaMemRangeAttributeLastPrefetchLocation, p, page) == 0);
+    cudaMemLocation device = {};
+    device.type = cudaMemLocationTypeDevice;
+    OK(cudaMemPrefetchAsync(p + 3 * page, page, device, 0));
+    OK(cudaMemAdvise(p + 3 * page, page, cudaMemAdviseSetPreferredLocation, device));
+    TRUE(attribute(cudaMemRangeAttributePreferredLocation, p + 3 * page, page) == 0);
     int mostly = 9, last = 9;
     void *to[] = {&mostly, &last};
     size_t sizes[] = {4, 4};

@@ -23,6 +23,17 @@ template <class T> inline cudaError_t cudaMallocManaged(T **p, size_t n, unsigne
 {
     return ::cudaMallocManaged((void **)(void *)p, n, flags);
 }
+#if CUDART_VERSION >= 12000 && CUDART_VERSION < 13000
+/* CUDA 13's forms. */
+inline cudaError_t cudaMemPrefetchAsync(const void *p, size_t n, cudaMemLocation where, unsigned flags, cudaStream_t s = 0)
+{
+    return ::cudaMemPrefetchAsync_v2(p, n, where, flags, s);
+}
+inline cudaError_t cudaMemAdvise(const void *p, size_t n, cudaMemoryAdvise advice, cudaMemLocation where)
+{
+    return ::cudaMemAdvise_v2(p, n, advice, where);
+}
+#endif
 template <class T> inline cudaError_t cudaMallocPitch(T **p, size_t *pitch, size_t w, size_t h)
 {
     return ::cudaMallocPitch((void **)(void *)p, pitch, w, h);
