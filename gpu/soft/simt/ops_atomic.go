@@ -65,6 +65,7 @@ func atomic(c *compiler, in *ptx.Instr, m *mods) error {
 	m.has("async")
 	space := m.space()
 	op := m.any("add", "min", "max", "inc", "dec", "and", "or", "xor", "exch", "cas")
+	system := m.has("sys")
 	m.skip(ordering...)
 	m.skip("noftz")
 	if n := m.vector(); n > 1 {
@@ -110,6 +111,9 @@ func atomic(c *compiler, in *ptx.Instr, m *mods) error {
 		}
 	}
 	move := atomicMover(op, t, space, d, b, third)
+	if system && move != nil {
+		move = systemMover(op, t, move, d, b, third)
+	}
 	if move == nil {
 		return c.unsupported("operation .%s on .%s", op, t)
 	}

@@ -31,3 +31,9 @@ func bytes64(r *[lanes]uint64) []byte { return (*[8 * lanes]byte)(unsafe.Pointer
 
 // pairs returns a register as words of two lanes, for operations that treat all bits alike.
 func pairs(r *[lanes]uint32) *[lanes / 2]uint64 { return (*[lanes / 2]uint64)(unsafe.Pointer(r)) }
+
+// word32 returns the word that memory begins with, at an address that is a multiple of 4.
+func word32(b []byte) *uint32 { return (*uint32)(unsafe.Pointer(&b[:4][0])) }
+
+// word64 returns the word that memory begins with, at an address that is a multiple of 8.
+func word64(b []byte) *uint64 { return (*uint64)(unsafe.Pointer(&b[:8][0])) }
