@@ -180,3 +180,52 @@ func (c ending) Suspend() error {
 	c.end()
 	return c.Control.Suspend()
 }
+
+// openControl is a control that counts those that are open.
+type openControl struct {
+	gpu.Control
+	open *int
+}
+
+func (c openControl) Close() error {
+	*c.open--
+	return nil
+}
+
+// TestArrivalsAreBounded: a guest's process that sends handles while a call of the driver lasts makes the
+// daemon hold the newest of each context, and no more.
+func TestArrivalsAreBounded(t *testing.T) {
+	s := newScene(t)
+	c := s.controller
+	c.running = true // its goroutine is in a call
+	open := 0
+	send := func(slot int) openControl {
+		t.Helper()
+		open++
+		control := openControl{open: &open}
+		if err := c.SetControl(slot, control); err != nil {
+			t.Fatal(err)
+		}
+		return control
+	}
+	gone := func(slot int) {
+		t.Helper()
+		if err := c.SetControl(slot, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 1000 {
+		send(0)
+		send(1)
+		gone(1)
+		gone(1)
+	}
+	if open != 1 || len(c.arrivals) != 2 {
+		t.Errorf("%d controls are open, and %d arrivals wait", open, len(c.arrivals))
+	}
+	newest := send(1)
+	c.applyArrivals(c.arrivals)
+	if c.State().Controlled != 2 || c.contexts[1].control != newest {
+		t.Errorf("%+v, context 1 has %v, want the newest", c.State(), c.contexts[1])
+	}
+}

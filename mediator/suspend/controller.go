@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,9 +127,32 @@ func (c *Controller) SetControl(slot int, control gpu.Control) error {
 		}
 		return control.Close()
 	}
-	c.arrivals = append(c.arrivals, arrival{slot, control})
+	err := c.arrive(slot, control)
 	c.notify()
-	return nil
+	return err
+}
+
+// arrive adds an arrival for the goroutine, and closes a control of the slot that the goroutine has not
+// taken up. A guest's process may send handles much faster than the driver's calls return, and each holds
+// descriptors of the daemon's. So a slot has two arrivals at most: that its context is gone, and the
+// newest control. Preconditions: mu is held.
+func (c *Controller) arrive(slot int, control gpu.Control) (err error) {
+	gone := false
+	c.arrivals = slices.DeleteFunc(c.arrivals, func(a arrival) bool {
+		switch {
+		case a.slot != slot:
+			return false
+		case a.control == nil:
+			gone = true
+			return false
+		}
+		err = a.control.Close()
+		return true
+	})
+	if control != nil || !gone {
+		c.arrivals = append(c.arrivals, arrival{slot, control})
+	}
+	return err
 }
 
 // Invalidate says that the daemon was silent for so long that executors may have enabled their
