@@ -77,10 +77,8 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	for _, p := range g.all() {
 		p.device.loop.Add(p.sched)
 	}
-	if g.device.cordonNow().Draining {
-		s.tellGuest(g, ipc.Drain{Refuse: true, GPU: g.drained(g.device)})
-	} else if silent != nil {
-		s.tellGuest(g, ipc.Drain{GPU: g.drained(g.device)}) // an earlier daemon may have drained the GPU
+	if silent != nil || g.device.cordonNow().Draining { // an earlier daemon may have drained the GPU
+		s.tellDrain(g.device, []*guest{g}, false)
 	}
 	if !g.page.HasLaunchSlots() {
 		s.log.Warn("guest's process is of an older version: its kernels don't wait, and stay on the GPU until they end", "guest", g.spec.Name)
@@ -273,24 +271,21 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	s.mu.RLock()
 	g, ok := s.guests[name]
 	ok = ok && meant(g)
-	var err error
 	if ok {
 		g.ending.Store(true)
-		err = g.conn.Send(ipc.Message{Kind: ipc.KindQuit})
 	}
 	s.mu.RUnlock()
 	if !ok {
 		return false, nil
 	}
-	if err != nil {
-		return true, fmt.Errorf("tell guest %q to end: %w", name, err)
-	}
-	if g.wait(endLimit) {
+	// A process that does not read is waited for by nobody else, and is killed at once.
+	err := g.conn.Send(ipc.Message{Kind: ipc.KindQuit})
+	if err == nil && g.wait(endLimit) {
 		return true, g.cleanupError()
 	}
 	// A VMM can keep its guest's process from ending, for example by a descriptor that blocks when
 	// it is closed. A process that is killed leaves its descriptors to the kernel.
-	s.log.Warn("guest's process does not end and is killed", events.Kind(events.GuestKilled), "guest", name, "pid", g.pid)
+	s.log.Warn("guest's process does not end and is killed", events.Kind(events.GuestKilled), "guest", name, "pid", g.pid, "err", err)
 	if err := s.killGuest(g); err != nil {
 		return true, fmt.Errorf("kill guest %q, process %d: %w", name, g.pid, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"vgpud/mediator/access"
 	"vgpud/mediator/api"
@@ -108,7 +109,7 @@ func (s *Service) updateCordon(by access.Caller, d *device, u *api.GPUUpdate) er
 		s.log.Warn("GPU "+what, events.Kind(events.CordonChanged), "gpu", d.config.Name, "cordoned", c.Cordoned, "draining", c.Draining, "by", by)
 	}
 	if c.Draining != had.Draining || u.EndContexts {
-		s.tellDrain(d, ipc.Drain{Refuse: c.Draining, End: u.EndContexts})
+		s.tellDrain(d, s.guestsOn(d), u.EndContexts)
 	}
 	return nil
 }
@@ -175,16 +176,30 @@ func (s *Service) restoreCordons() {
 	}
 }
 
-// tellDrain tells the guests on a GPU whether it is being drained.
-func (s *Service) tellDrain(d *device, m ipc.Drain) {
+// guestsOn returns the guests that have or may have contexts on a GPU.
+func (s *Service) guestsOn(d *device) (all []*guest) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, g := range s.guests {
 		if g.onDevice(d) != nil {
-			m.GPU = g.drained(d)
-			s.tellGuest(g, m)
+			all = append(all, g)
 		}
 	}
+	return all
+}
+
+// tellDrain tells guests whether a GPU is being drained, as it is now. end has them end their contexts on
+// one that is. Of two calls, what the later one tells holds. s.mu is not held: a guest's process that does
+// not read keeps the call waiting.
+func (s *Service) tellDrain(d *device, guests []*guest, end bool) {
+	d.telling.Lock()
+	defer d.telling.Unlock()
+	draining := d.cordonNow().Draining
+	var told sync.WaitGroup
+	for _, g := range guests {
+		told.Go(func() { s.tellGuest(g, ipc.Drain{Refuse: draining, End: end && draining, GPU: g.drained(d)}) })
+	}
+	told.Wait()
 }
 
 // drained returns a GPU's name as a guest is told that it is drained: one that does not float has no

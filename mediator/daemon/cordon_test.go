@@ -2,15 +2,20 @@ package daemon
 
 import (
 	"errors"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"vgpud/fairshare/quota"
 	"vgpud/guestagent/driver"
 	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/statefile"
 )
 
@@ -241,8 +246,16 @@ func TestDrainEndsLater(t *testing.T) {
 func TestDrainMoves(t *testing.T) {
 	d := startDaemonOf(t, runDir(t), idleGPU{}, statefile.Files{}, "gpu0", "gpu1")
 	own := os.Geteuid()
-	spec := api.VMSpec{Name: "off", GPU: "gpu0", BAR2Bytes: 16 << 20, Weight: 3, Cap: 0.5, Guarantee: 0.25, PriorityCeiling: 2, MemoryLimitBytes: 32 << 20, UID: &own}
-	before := d.createVM(spec)
+	spec := api.VMSpec{Name: "off", GPU: "gpu0", BAR2Bytes: 16 << 20, Weight: 3, Cap: 0.5, Guarantee: 0.25, PriorityCeiling: 2, MemoryLimitBytes: 32 << 20, UID: &own, Project: "x"}
+	d.createVM(spec)
+	update := api.VMUpdate{
+		Owner: new("alice"), KernelTimeLimit: new(3 * time.Second), Latency: new(time.Millisecond),
+		Budget: &quota.Budget{Hard: time.Hour, Soft: time.Minute, Period: quota.Day},
+	}
+	before, err := d.client.UpdateVM(t.Context(), "off", update)
+	if err != nil {
+		t.Fatal(err)
+	}
 	d.charge("off", 7*ms)
 	used := d.vm("off").GPUSeconds
 	attached := d.createVM(api.VMSpec{Name: "on", GPU: "gpu0", BAR2Bytes: 16 << 20})
@@ -262,9 +275,15 @@ func TestDrainMoves(t *testing.T) {
 		Ceiling                int
 		Memory                 uint64
 		Used                   bool
+		Owner, Project         string
+		Limit, Latency         time.Duration
+		Budget                 quota.Budget
 	}
-	want := had{"gpu1", before.Socket, 3, 0.5, 0.25, 2, 32 << 20, true}
-	got := had{after.GPU, after.Socket, after.Weight, after.Cap, after.Guarantee, after.PriorityCeiling, after.MemoryLimitBytes, used > 0 && after.GPUSeconds >= used}
+	want := had{"gpu1", before.Socket, 3, 0.5, 0.25, 2, 32 << 20, true, "alice", "x", 3 * time.Second, time.Millisecond, *update.Budget}
+	got := had{
+		after.GPU, after.Socket, after.Weight, after.Cap, after.Guarantee, after.PriorityCeiling, after.MemoryLimitBytes, used > 0 && after.GPUSeconds >= used,
+		after.Owner, after.Project, after.KernelTimeLimit, after.Latency, budgetOf(after.Budget).Budget,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("moved (-want +got):\n%s", diff)
 	}
@@ -290,5 +309,75 @@ func TestDrainWithoutRoom(t *testing.T) {
 	}
 	if d.vm("a").PID != v.PID {
 		t.Error("it was ended")
+	}
+}
+
+// TestGuestsThatDoNotReadHoldNobodyUp: while a guest's process does not take what it is told, the daemon
+// serves everybody else.
+func TestGuestsThatDoNotReadHoldNobodyUp(t *testing.T) {
+	s, g, _ := deafGuest(t)
+	dev := g.device
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		s.tellDrain(dev, s.guestsOn(dev), false)
+	}()
+	until(t, "it is told", func() bool {
+		if dev.telling.TryLock() {
+			dev.telling.Unlock()
+			return false
+		}
+		return true
+	})
+	free := false
+	until(t, "the guests can be changed", func() bool {
+		if free = s.mu.TryLock(); free {
+			s.mu.Unlock()
+		}
+		return free || isClosed(told)
+	})
+	if !free {
+		t.Error("the daemon's lock was held until it was told")
+	}
+	<-told
+}
+
+// deafGuest returns a service with one guest, a, whose process reads nothing, and that process.
+func deafGuest(t *testing.T) (*Service, *guest, *exec.Cmd) {
+	t.Helper()
+	ours, theirs, err := ipc.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // until it has no room
+		err = ours.Send(ipc.Message{Kind: ipc.KindLog})
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &Service{log: slog.New(slog.DiscardHandler), guests: make(map[string]*guest), quit: make(chan struct{})}
+	g := &guest{spec: ipc.Spec{Name: "a"}, conn: ours, process: cmd.Process, gone: make(chan struct{})}
+	g.device = &device{config: GPUConfig{Name: "gpu0"}, log: s.log}
+	s.guests["a"] = g
+	return s, g, cmd
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
 	}
 }

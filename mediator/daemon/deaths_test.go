@@ -159,6 +159,45 @@ func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
 	}
 }
 
+// TestGuestThatDoesNotReadIsKilled: a guest's process that can't be told to end is killed. Nobody else
+// waits until that is known.
+func TestGuestThatDoesNotReadIsKilled(t *testing.T) {
+	s, g, cmd := deafGuest(t)
+	ended := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := s.end("a", func(*guest) bool { return true })
+		ended <- err
+	}()
+	until(t, "it is to end", g.ending.Load)
+	free := false
+	until(t, "the guests can be changed", func() bool {
+		if free = s.mu.TryLock(); free {
+			s.mu.Unlock()
+		}
+		return free || isClosed(done)
+	})
+	if !free {
+		t.Error("the daemon's lock was held until it was told")
+	}
+	killed := make(chan struct{})
+	go func() {
+		defer close(killed)
+		if err := cmd.Wait(); err != nil {
+			close(g.gone)
+		}
+	}()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if !isClosed(g.gone) {
+		t.Error("it goes on")
+		_ = cmd.Process.Kill()
+	}
+	<-killed
+}
+
 // TestExecutorsAreChildren: the executors of a guest are its process's children, by which process
 // attribution goes.
 func TestExecutorsAreChildren(t *testing.T) {

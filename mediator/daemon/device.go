@@ -35,6 +35,7 @@ type device struct {
 	features abi.Features
 	loop     *scheduler.Loop
 	lost     atomic.Uint64 // guests whose virtual GPU was lost
+	telling  sync.Mutex    // held while guests are told whether the GPU is being drained
 
 	mu       sync.Mutex
 	cordon   cordon

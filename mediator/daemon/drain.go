@@ -145,11 +145,11 @@ func (s *Service) move(g *guest) error {
 
 // specOf returns a request for a guest as another one is, on any GPU.
 func specOf(g *guest) (api.VMSpec, error) {
-	t := g.terms()
+	t, domain := g.terms(), g.domainNow()
 	spec := api.VMSpec{
-		Name: g.spec.Name, Domain: g.domainNow().Name, GPU: api.AnyGPU,
-		Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling, Latency: t.Latency,
-		BAR2Bytes: g.spec.BAR2Bytes, MemoryLimitBytes: t.MemoryLimitBytes, KernelTimeLimit: g.spec.KernelTimeLimit, Peer: apiPeer(g.spec.Peer),
+		Name: g.spec.Name, Domain: domain.Name, Owner: domain.Owner, Project: domain.Project, GPU: api.AnyGPU,
+		Weight: t.Weight, Cap: t.Cap, Guarantee: t.Guarantee, PriorityCeiling: t.PriorityCeiling, Latency: t.Latency, Budget: t.Budget,
+		BAR2Bytes: g.spec.BAR2Bytes, MemoryLimitBytes: t.MemoryLimitBytes, KernelTimeLimit: g.sched.TimeLimit(), Peer: apiPeer(g.spec.Peer),
 	}
 	if spec.KernelTimeLimit == 0 {
 		spec.KernelTimeLimit = api.NoTimeLimit

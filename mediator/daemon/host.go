@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"vgpud/mediator/access"
 	"vgpud/mediator/api"
 	"vgpud/mediator/events"
-	"vgpud/mediator/ipc"
 	"vgpud/mediator/tasks"
 )
 
@@ -117,25 +115,7 @@ func (s *Service) update(by access.Caller, g *guest, u *api.VMUpdate) error {
 			return err
 		}
 	}
-	was := g.domainNow()
-	next := was
-	for field, value := range map[*string]*string{&next.Name: u.Domain, &next.Owner: u.Owner, &next.Project: u.Project} {
-		if value != nil {
-			*field = *value
-		}
-	}
-	if err := errors.Join(api.CheckDomain(next.Name), api.CheckAccount(next.Owner, next.Project)); err != nil {
-		return err
-	}
-	name := func(as ipc.Domain) {
-		g.setDomain(func(d *ipc.Domain) { d.Name, d.Owner, d.Project = as.Name, as.Owner, as.Project })
-		g.budget.SetOwner(as.Owner)
-	}
-	name(next)
 	changed, err := s.grant(g, u)
-	if err != nil {
-		name(was)
-	}
 	if err != nil || len(changed) == 0 {
 		return err
 	}

@@ -189,7 +189,7 @@ func (g *guest) save(now time.Duration) error {
 	if g.dir == "" {
 		return nil
 	}
-	return g.saveWith(g.terms(), g.sched.TimeLimit(), now)
+	return g.saveWith(g.terms(), g.domainNow(), g.sched.TimeLimit(), now)
 }
 
 // saveTasks saves which GPUs the guest's contexts have or had. The rest stays as it was saved last, which is no
@@ -202,7 +202,7 @@ func (g *guest) saveTasks(now time.Duration) error {
 		return nil
 	}
 	if g.saved.PID == 0 {
-		return g.saveWith(g.terms(), g.sched.TimeLimit(), now)
+		return g.saveWith(g.terms(), g.domainNow(), g.sched.TimeLimit(), now)
 	}
 	k := g.saved
 	k.Tasks, k.AwayTasks = g.savedTasks()
@@ -217,12 +217,11 @@ func (g *guest) saveTasks(now time.Duration) error {
 	return nil
 }
 
-// saveWith is save with the terms, and the time limit of kernels, that the guest is about to have.
+// saveWith is save with the terms, the domain and the time limit of kernels that the guest is about to have.
 //
 // Preconditions: g.saving is held, and g.dir is set.
-func (g *guest) saveWith(t api.Terms, limit, now time.Duration) error {
+func (g *guest) saveWith(t api.Terms, domain ipc.Domain, limit, now time.Duration) error {
 	k := savedState{PID: g.pid, Began: g.started, Spec: g.spec, Terms: t, Bill: g.sched.Bill(), At: now}
-	domain := g.domainNow()
 	k.Spec.Domain, k.Spec.Granted, k.Spec.KernelTimeLimit = domain.Name, domain.Granted, limit
 	k.Spec.Owner, k.Spec.Project = domain.Owner, domain.Project
 	k.Spec.MemoryLimit = t.MemoryLimitBytes
@@ -267,9 +266,9 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed []any, err error) {
 	if g.dir == "" {
 		return nil, api.ErrNotFound // it has left
 	}
-	had := g.terms()
-	t := u.Apply(had)
-	if err := t.Check(); err != nil {
+	had, was := g.terms(), g.domainNow()
+	t, domain := u.Apply(had), renamed(was, u)
+	if err := errors.Join(t.Check(), api.CheckDomain(domain.Name), api.CheckAccount(domain.Owner, domain.Project)); err != nil {
 		return nil, err
 	}
 	limited := g.sched.TimeLimit()
@@ -277,8 +276,8 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed []any, err error) {
 	if t.KernelTimeLimit != had.KernelTimeLimit {
 		limit = s.config.Load().kernelTimeLimit(t.KernelTimeLimit)
 	}
-	if err := g.saveWith(t, limit, s.clock.Now()); err != nil {
-		if rerr := g.saveWith(had, limited, s.clock.Now()); rerr != nil {
+	if err := g.saveWith(t, domain, limit, s.clock.Now()); err != nil {
+		if rerr := g.saveWith(had, was, limited, s.clock.Now()); rerr != nil {
 			s.log.Debug("save again what a guest is granted", "guest", g.spec.Name, "err", rerr)
 		}
 		return nil, s.notSaved(err)
@@ -292,11 +291,23 @@ func (s *Service) grant(g *guest, u *api.VMUpdate) (changed []any, err error) {
 		p.sched.SetTerms(ipc.Terms(t))
 		p.sched.SetTimeLimit(limit)
 	}
+	g.setDomain(func(d *ipc.Domain) { d.Name, d.Owner, d.Project = domain.Name, domain.Owner, domain.Project })
+	g.budget.SetOwner(domain.Owner)
 	g.budget.SetBudget(t.Budget)
 	if t.MemoryLimitBytes != had.MemoryLimitBytes {
 		g.allowMemory(t.MemoryLimitBytes)
 	}
 	return changedTerms(had, t, limit), nil
+}
+
+// renamed returns a domain with an update's names.
+func renamed(d ipc.Domain, u *api.VMUpdate) ipc.Domain {
+	for field, value := range map[*string]*string{&d.Name: u.Domain, &d.Owner: u.Owner, &d.Project: u.Project} {
+		if value != nil {
+			*field = *value
+		}
+	}
+	return d
 }
 
 // changedTerms lists the settings that differ as slog's attributes: their keys, and what they are

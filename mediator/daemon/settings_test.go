@@ -356,3 +356,29 @@ func TestUnexpectedState(t *testing.T) {
 	}
 	processEnds(t, v.PID)
 }
+
+// TestNamesAreSavedFirst: a guest has a new owner once that is saved, as it has everything else. Otherwise
+// another change that fails meanwhile would take a name back that was acknowledged.
+func TestNamesAreSavedFirst(t *testing.T) {
+	var early atomic.Bool
+	var watched atomic.Pointer[guest]
+	files := statefile.Files{Fault: func(s statefile.Step, path string) error {
+		if g := watched.Load(); g != nil && s == statefile.Rename && filepath.Base(path) == stateFile && g.domainNow().Owner != "alice" {
+			early.Store(true)
+		}
+		return nil
+	}}
+	d := startDaemonWith(t, runDir(t), idleGPU{}, files)
+	d.createVM(api.VMSpec{Name: "a", BAR2Bytes: 16 << 20, Owner: "alice"})
+	watched.Store(d.guest("a"))
+	if _, err := d.client.UpdateVM(t.Context(), "a", api.VMUpdate{Owner: new("bob")}); err != nil {
+		t.Fatal(err)
+	}
+	watched.Store(nil)
+	if early.Load() {
+		t.Error("it had its new owner before that was saved")
+	}
+	if v := d.vm("a"); v.Owner != "bob" {
+		t.Errorf("its owner is %q", v.Owner)
+	}
+}
