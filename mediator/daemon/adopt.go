@@ -43,7 +43,7 @@ func (s *Service) adopt(ctx context.Context, dir string, saved *savedState, sile
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	g.dir, g.files = dir, s.o.Files
+	g.dir, g.files, g.log = dir, s.o.Files, s.guestLog()
 	if saved.older {
 		s.log.Warn("guest of an older daemon: its process is believed what the guest was created with", "guest", g.spec.Name)
 		if err := s.sandboxes.Adopt(g.spec.Sandbox); err != nil {

@@ -37,7 +37,7 @@ func (g *guest) handleHandles(m *ipc.Message) {
 	}
 	if err != nil {
 		err = errors.Join(err, m.CloseFiles())
-		g.device.log.Warn("handles of a guest's context", "guest", g.spec.Name, "context", h.Slot, "err", err)
+		g.log.Warn("handles of a guest's context", "guest", g.spec.Name, "context", h.Slot, "err", err)
 		return
 	}
 	driver, ok := p.device.loop.Device().(gpu.Controller)
@@ -55,7 +55,7 @@ func (g *guest) handleHandles(m *ipc.Message) {
 		err = p.controller.SetControl(h.Slot, c)
 	}
 	if err != nil {
-		g.device.log.Warn("handles of a guest's context", "guest", g.spec.Name, "context", h.Slot, "err", err)
+		g.log.Warn("handles of a guest's context", "guest", g.spec.Name, "context", h.Slot, "err", err)
 	}
 }
 
@@ -91,7 +91,7 @@ func (s *Service) startController(g *guest, p *presence) *suspend.Controller {
 	slices.Sort(left)
 	return suspend.New(suspend.Options{
 		Guest: g.spec.Name, Page: p.page, Intents: s.intents, Leftover: slices.Compact(left),
-		DefaultSlice: gpu.DriverTimeslice, Clock: s.clock, Log: s.log,
+		DefaultSlice: gpu.DriverTimeslice, Clock: s.clock, Log: g.log,
 	})
 }
 

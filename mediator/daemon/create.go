@@ -330,7 +330,12 @@ func (s *Service) noteEnd(g *guest) {
 	if proc == nil {
 		return
 	}
-	if <-proc.ended; proc.err != nil && !(g.ending.Load() && wasKilled(proc.err)) {
+	select {
+	case <-proc.ended:
+	case <-s.quit: // the kernel keeps it, for example in a call of a driver that hangs
+		return
+	}
+	if proc.err != nil && !(g.ending.Load() && wasKilled(proc.err)) {
 		s.log.Warn("guest's process", events.Kind(events.GuestProcess), "guest", g.spec.Name, "err", proc.err)
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"vgpud/guestagent/driver"
 	"vgpud/internal/proctest"
 	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
 )
 
 func TestDaemonRestart(t *testing.T) {
@@ -159,27 +162,59 @@ func TestGuestThatDoesNotEndIsKilled(t *testing.T) {
 	}
 }
 
-// TestGuestThatDoesNotReadIsKilled: a guest's process that can't be told to end is killed. Nobody else
-// waits until that is known.
+// deafGuest returns a service with one guest, a, whose process reads nothing, and that process.
+func deafGuest(t *testing.T) (*Service, *guest, *exec.Cmd) {
+	t.Helper()
+	ours, theirs, err := ipc.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil { // until it has no room
+		err = ours.Send(ipc.Message{Kind: ipc.KindLog})
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if err := errors.Join(ours.Close(), theirs.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &Service{log: slog.New(slog.DiscardHandler), guests: make(map[string]*guest), quit: make(chan struct{})}
+	g := &guest{spec: ipc.Spec{Name: "a"}, conn: ours, process: cmd.Process, gone: make(chan struct{})}
+	g.device = &device{config: GPUConfig{Name: "gpu0"}, log: s.log}
+	s.guests["a"] = g
+	return s, g, cmd
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// TestGuestThatDoesNotReadIsKilled: a guest's process that can't be told to end is killed.
 func TestGuestThatDoesNotReadIsKilled(t *testing.T) {
 	s, g, cmd := deafGuest(t)
 	ended := make(chan error, 1)
-	done := make(chan struct{})
 	go func() {
-		defer close(done)
 		_, err := s.end("a", func(*guest) bool { return true })
 		ended <- err
 	}()
-	until(t, "it is to end", g.ending.Load)
-	free := false
-	until(t, "the guests can be changed", func() bool {
-		if free = s.mu.TryLock(); free {
-			s.mu.Unlock()
-		}
-		return free || isClosed(done)
-	})
-	if !free {
-		t.Error("the daemon's lock was held until it was told")
+	until(t, "it is told", func() bool { return waitsIn("end", "IO wait") })
+	if s.mu.TryLock() {
+		s.mu.Unlock()
+	} else {
+		t.Error("the daemon's lock is held meanwhile")
 	}
 	killed := make(chan struct{})
 	go func() {

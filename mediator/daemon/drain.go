@@ -120,6 +120,19 @@ func (s *Service) move(g *guest) error {
 	if err != nil {
 		return err
 	}
+	// A daemon that is killed while there is neither the guest nor its successor leaves the next one this.
+	last, err := s.VM(g.spec.Name)
+	if err != nil {
+		return err
+	}
+	if err := s.saveLost(lostAs(&last, fmt.Sprintf("the daemon ended while it moved it to GPU %s", to.config.Name))); err != nil {
+		return s.notSaved(err)
+	}
+	settle := func() {
+		if err := s.o.Files.Remove(s.lostFile(g.spec.Name)); err != nil {
+			s.log.Warn("the next daemon may show a guest as lost that is not", "guest", g.spec.Name, "err", err)
+		}
+	}
 	bill := g.sched.Bill()
 	attached := false
 	ended, err := s.end(g.spec.Name, func(now *guest) bool {
@@ -128,8 +141,10 @@ func (s *Service) move(g *guest) error {
 	})
 	switch {
 	case attached || err == nil && !ended:
+		settle()
 		return errAttached
 	case err != nil:
+		settle()
 		return err
 	}
 	spec.GPU = to.config.Name
@@ -139,6 +154,7 @@ func (s *Service) move(g *guest) error {
 			fmt.Sprintf("it could not be moved to GPU %s: %v", to.config.Name, err))
 		return err
 	}
+	settle()
 	s.log.Info("guest moved", events.Kind(events.GuestMoved), "guest", spec.Name, "from", g.spec.GPU.Name, "to", to.config.Name)
 	return nil
 }

@@ -30,7 +30,8 @@ type guest struct {
 	presence
 	away []*presence
 
-	spec    ipc.Spec // but for Domain and Granted, which are domain below
+	spec    ipc.Spec     // but for Domain and Granted, which are domain below
+	log     *slog.Logger // for what the guest's processes can bring about at any rate: it is limited
 	pid     int
 	started uint64 // when the process began: see startTime
 	life    string // the guest's name in the record of usage

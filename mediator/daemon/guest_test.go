@@ -1,14 +1,17 @@
 package daemon
 
 import (
+	"context"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
+	"vgpud/clock"
 	"vgpud/mediator/ipc"
 )
 
@@ -72,5 +75,48 @@ func TestMalformedMessages(t *testing.T) {
 				t.Error("it is not known to have ended")
 			}
 		})
+	}
+}
+
+// counted is a log that counts its records.
+type counted struct {
+	slog.Handler
+	n *int
+}
+
+func (counted) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c counted) Handle(context.Context, slog.Record) error {
+	*c.n++
+	return nil
+}
+
+// TestHandlesFillNoLog: a guest's process may send as many messages as it likes that are refused.
+func TestHandlesFillNoLog(t *testing.T) {
+	n := 0
+	s := &Service{log: slog.New(counted{slog.DiscardHandler, &n}), clock: clock.Real{}}
+	g := &guest{log: s.guestLog(), presence: presence{device: &device{log: s.log}}}
+	for range 10_000 {
+		g.handleMessage(&ipc.Message{Kind: ipc.KindHandles, Body: []byte(`{"slot": -1}`)})
+	}
+	if n == 0 || n > 1000 {
+		t.Errorf("%d messages are in the log", n)
+	}
+}
+
+// TestEndThatIsNotWaitedFor: a daemon that ends does not wait for a guest's process that the kernel keeps.
+func TestEndThatIsNotWaitedFor(t *testing.T) {
+	s := &Service{quit: make(chan struct{}), processes: map[int]*vmProcess{7: {ended: make(chan struct{})}}}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		s.noteEnd(&guest{pid: 7})
+	}()
+	until(t, "it is waited for", func() bool { return waitsIn("noteEnd", "") })
+	close(s.quit)
+	select {
+	case <-done:
+	case <-time.After(2 * time.Minute):
+		t.Error("it is waited for")
 	}
 }

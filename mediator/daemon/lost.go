@@ -65,13 +65,7 @@ const (
 
 // lose notes that a guest is lost, for a reason. v shows its last state.
 func (s *Service) lose(v *api.VM, reason string) {
-	now := time.Now().Truncate(time.Second)
-	v.Attached, v.Active, v.Suspended, v.Silent = false, false, false, ""
-	v.Contexts, v.Groups, v.PID, v.BusyRatio, v.Share, v.Entitled = 0, nil, 0, 0, 0, 0
-	v.Lost, v.LostAt = reason, &now
-	v.Lost += fmt.Sprintf(mayGoOn, v.Name)
-	v.HeldBack = &api.HeldBack{Reason: "lost", Text: v.Lost}
-	lost := &lostVM{VM: *v, Boot: bootID()}
+	lost := lostAs(v, reason)
 	s.mu.Lock()
 	s.lost[v.Name] = lost
 	s.mu.Unlock()
@@ -82,6 +76,18 @@ func (s *Service) lose(v *api.VM, reason string) {
 	if err := s.saveLost(lost); err != nil {
 		s.log.Warn("the next daemon will not show a guest that was lost", "guest", v.Name, "err", err)
 	}
+}
+
+// lostAs returns a guest as it is shown once it is lost, for a reason. v shows its last state, and is
+// changed.
+func lostAs(v *api.VM, reason string) *lostVM {
+	now := time.Now().Truncate(time.Second)
+	v.Attached, v.Active, v.Suspended, v.Silent = false, false, false, ""
+	v.Contexts, v.Groups, v.PID, v.BusyRatio, v.Share, v.Entitled = 0, nil, 0, 0, 0, 0
+	v.Lost, v.LostAt = reason, &now
+	v.Lost += fmt.Sprintf(mayGoOn, v.Name)
+	v.HeldBack = &api.HeldBack{Reason: "lost", Text: v.Lost}
+	return &lostVM{VM: *v, Boot: bootID()}
 }
 
 // loseGuest notes that a guest is lost whose process has ended by itself.

@@ -118,8 +118,8 @@ func (s *Service) spawn(g ipc.GPU, others ...ipc.GPU) (_ *vmProcess, err error) 
 // outputMessage is the log message for what guests' processes write.
 const outputMessage = "output of the guest's process"
 
-// guestLog returns the log for the output of one guest's process, which is limited for each guest
-// by itself.
+// guestLog returns a log for what one guest's processes write, or bring about. It is limited for each
+// guest by itself.
 func (s *Service) guestLog() *slog.Logger {
 	return slog.New(guestproc.LimitLog(s.log.Handler(), s.clock))
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
+	"vgpud/mediator/statefile"
 )
 
 // lockName is the file under run_dir that a running daemon has locked. It contains the daemon's PID.
@@ -29,8 +30,8 @@ func takeRunDir(ctx context.Context, c clock.Clock, config *Config) (*os.File, e
 	}
 	path := filepath.Join(config.RunDir, lockName)
 	// Open for reading, since an open file that can be written keeps its file system from being
-	// mounted read-only.
-	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	// mounted read-only. Opening a pipe does not block.
+	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock run_dir %s: %w", config.RunDir, err)
 	}
@@ -41,8 +42,17 @@ func takeRunDir(ctx context.Context, c clock.Clock, config *Config) (*os.File, e
 		return nil, errors.Join(err, f.Close())
 	}
 	// The PID is for messages alone, and a full disk has no room for it.
-	_ = os.WriteFile(path, fmt.Appendln(nil, os.Getpid()), 0o600)
+	_ = writePID(path)
 	return f, nil
+}
+
+func writePID(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(fmt.Appendln(nil, os.Getpid()))
+	return errors.Join(err, f.Close())
 }
 
 // lock locks a file, or returns EWOULDBLOCK if another daemon has it for longer than a process needs
@@ -61,8 +71,8 @@ func lock(ctx context.Context, c clock.Clock, f *os.File) error {
 
 // holder returns " (PID 17)" if the lock file has a PID.
 func holder(path string) string {
-	b, err := os.ReadFile(path)
-	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" && len(pid) <= 10 {
+	b, err := statefile.Read(path, 16)
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
 		return fmt.Sprintf(" (PID %s)", pid)
 	}
 	return ""

@@ -2,10 +2,14 @@ package daemon
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"vgpud/clock"
 )
@@ -53,6 +57,39 @@ func TestRunDirIsMissing(t *testing.T) {
 		_, err := takeRunDir(t.Context(), clock.Real{}, &c.config)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%v, want %q", err, c.want)
+		}
+	}
+}
+
+// TestPipesInRunDir: pipes in the place of the daemon's files hold nobody up.
+func TestPipesInRunDir(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{lockName, aliveFile} {
+		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &Service{o: Options{Config: Config{RunDir: dir, Socket: filepath.Join(dir, "s")}}, log: slog.New(slog.DiscardHandler)}
+	for what, f := range map[string]func() error{
+		"its lock": func() error {
+			f, err := takeRunDir(t.Context(), clock.Real{}, &s.o.Config)
+			if err != nil {
+				return nil // it may be refused
+			}
+			_ = holder(filepath.Join(dir, lockName))
+			return f.Close()
+		},
+		"that it is alive": func() error { s.noteAlive(1); return nil },
+	} {
+		done := make(chan error, 1)
+		go func() { done <- f() }()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("%s: %v", what, err)
+			}
+		case <-time.After(2 * time.Minute):
+			t.Errorf("%s: the pipe is waited for", what)
 		}
 	}
 }

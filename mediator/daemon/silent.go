@@ -151,6 +151,9 @@ func (s *Service) contact(ctx context.Context, t *silentGuest) {
 		t.mu.Unlock()
 		switch {
 		case err == nil:
+			if _, err := s.forgetLost(t.name); err != nil { // a daemon that moved it was killed before it ended
+				s.log.Warn("forget that a guest was lost which is there", "guest", t.name, "err", err)
+			}
 			s.log.Info("guest adopted", events.Kind(events.GuestAdopted), "guest", t.name, "pid", g.pid)
 			return
 		case ctx.Err() != nil:

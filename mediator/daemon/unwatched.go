@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/mediator/statefile"
 )
 
@@ -28,7 +30,8 @@ const aliveFile = "alive"
 // its file system could not be mounted read-only; where it can't be written, the next daemon goes by
 // when guests' states were saved.
 func (s *Service) noteAlive(now time.Duration) {
-	f, err := os.OpenFile(filepath.Join(s.runDir(), aliveFile), os.O_WRONLY|os.O_CREATE, 0o600)
+	// Opening another kind of file, such as a pipe, does not block.
+	f, err := os.OpenFile(filepath.Join(s.runDir(), aliveFile), os.O_WRONLY|os.O_CREATE|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return
 	}
@@ -187,5 +190,5 @@ func (s *Service) unwatchedEnd(k *savedState, p *savedPresence) (billed, unaccou
 	if own == nil || *own < *p.Own {
 		return 0, gap
 	}
-	return min(*own-*p.Own, s.clock.Now()-k.At), 0
+	return min(*own-*p.Own, max(s.clock.Now()-k.At, 0)), 0
 }
