@@ -199,7 +199,10 @@ func (s *Service) schedule(g *guest, saved *savedState) {
 		own := saved.on(g.nameOf(p))
 		bills[i] = limitBill(own.Bill, p.page.Bill(), now-saved.At)
 		p.unaccounted, p.ownBefore = own.Unaccounted, own.OwnBefore
-		totals[i] = quota.Measured{Charged: bills[i].Used, Executed: max(bills[i].Executed, 0)}
+		if p == &g.presence {
+			p.before = saved.Before
+		}
+		totals[i] = quota.Measured{Charged: bills[i].Used - p.before.Used, Executed: max(bills[i].Executed, 0)}
 		sum = sum.Add(totals[i])
 	}
 	g.budget = s.ledger.Join(budgetKey(&g.spec), g.spec.Name, g.domain.Owner, saved.Terms.Budget, sum)
@@ -209,9 +212,9 @@ func (s *Service) schedule(g *guest, saved *savedState) {
 			p.page.SetPollingCPU(s.cpu)
 		}
 		p.controller = s.startController(g, p)
-		p.sched = scheduler.NewGuest(s.recorded(g.lifeOn(p), scheduler.GuestOptions{
+		p.sched = scheduler.NewGuest(s.recorded(g.lifeOn(p), p.before, scheduler.GuestOptions{
 			Name: g.spec.Name, Key: budgetKey(&g.spec), PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: p.page, Controller: p.controller,
-			Terms: terms, Bill: bills[i], Budget: presenceBudget{charged, i},
+			Terms: terms, Bill: bills[i], Budget: presenceBudget{charged, i, p.before.Used},
 		}))
 		p.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
 	}

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -259,6 +260,19 @@ func TestDrainMoves(t *testing.T) {
 	}
 	d.charge("off", 7*ms)
 	used := d.vm("off").GPUSeconds
+	counts := func(what string, want time.Duration) {
+		t.Helper()
+		var recorded, counted time.Duration
+		until(t, "recorded, and counted for its budget, "+what, func() bool {
+			recorded = time.Duration(math.Round(d.usage("vm").Total.GPUSeconds*1e6)) * time.Microsecond
+			counted = budgetOf(d.vm("off").Budget).Used
+			return recorded >= want && counted >= want
+		})
+		if recorded != want || counted != want {
+			t.Errorf("%s %v are recorded, and %v count for its budget, want %v", what, recorded, counted, want)
+		}
+	}
+	counts("before it is moved", 7*ms)
 	attached := d.createVM(api.VMSpec{Name: "on", GPU: "gpu0", BAR2Bytes: 16 << 20})
 	attach(t, attached.Socket)
 	d.updateGPU("gpu0", api.GPUUpdate{Draining: new(true)})
@@ -291,6 +305,9 @@ func TestDrainMoves(t *testing.T) {
 	if after.PID == before.PID || after.KernelTimeLimit != before.KernelTimeLimit {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
+	// What it used before is its own still, and is neither recorded nor counted again.
+	d.charge("off", 3*ms)
+	counts("after it was moved", 10*ms)
 	newJob(t, attach(t, after.Socket)).works()
 	if v := d.vm("on"); v.GPU != "gpu0" || v.PID != attached.PID {
 		t.Errorf("a guest with a VMM is moved: %+v", v)
@@ -315,6 +332,7 @@ func TestMoveThatIsCutOff(t *testing.T) {
 	}}
 	d := startDaemonOf(t, dir, idleGPU{}, files, "gpu0", "gpu1")
 	d.createVM(api.VMSpec{Name: "a", GPU: "gpu0", BAR2Bytes: 16 << 20})
+	d.charge("a", 7*ms)
 	d.updateGPU("gpu0", api.GPUUpdate{Draining: new(true)})
 	moving.Store(true)
 	if err := d.service.move(d.guest("a")); err != nil {
@@ -336,6 +354,15 @@ func TestMoveThatIsCutOff(t *testing.T) {
 		t.Errorf("after the daemon started anew: %+v", v)
 	}
 	absent(t, lost)
+	d.charge("a", 3*ms)
+	var total float64
+	until(t, "all is recorded", func() bool {
+		total = d.usage("vm").Total.GPUSeconds
+		return total > 0.0099
+	})
+	if total > 0.0101 {
+		t.Errorf("%v s are recorded", total)
+	}
 	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Error(err)
 	}

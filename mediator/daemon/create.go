@@ -280,7 +280,7 @@ func (s *Service) startVM(p *pendingVM) (g *guest, err error) {
 	c.Spec.Sandbox = proc.sandbox
 	// This comes before the process is told its guest: the next daemon knows which guest it is by
 	// this alone.
-	saved := &savedState{PID: proc.cmd.Process.Pid, Spec: c.Spec, Terms: p.spec.Terms(), Bill: p.bill, At: s.clock.Now(), Own: p.device.ownCount(p.spec.Name)}
+	saved := &savedState{PID: proc.cmd.Process.Pid, Spec: c.Spec, Terms: p.spec.Terms(), Bill: p.bill, Before: p.bill, At: s.clock.Now(), Own: p.device.ownCount(p.spec.Name)}
 	if saved.Own != nil {
 		saved.OwnBefore = *saved.Own
 	}

@@ -30,6 +30,7 @@ type presence struct {
 	// controller takes the guest's contexts off the hardware and puts them back.
 	controller *suspend.Controller
 	ownBefore  time.Duration // see savedState
+	before     ipc.Bill      // see savedState; nothing on GPUs that are not the guest's own
 
 	// guest.mu guards these. unaccounted is see api.VM. reportedWork has the largest counts that were
 	// reported, since what a guest's page says may go back.
@@ -138,11 +139,13 @@ type charges struct {
 // presenceBudget is a guest's budget as the scheduler of one of its GPUs sees it.
 type presenceBudget struct {
 	*charges
-	i int
+	i      int
+	before time.Duration // GPU time of lives before, which were charged themselves
 }
 
 // Charge implements [scheduler.Budget].
 func (b presenceBudget) Charge(total quota.Measured, coming time.Duration) quota.Sanction {
+	total.Charged -= b.before
 	b.mu.Lock()
 	b.totals[b.i] = total
 	var sum quota.Measured

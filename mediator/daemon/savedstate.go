@@ -35,6 +35,9 @@ type savedState struct {
 	Own *time.Duration `json:"own,omitempty"`
 	// OwnBefore is that count when the guest was created: it goes by names, of earlier guests too.
 	OwnBefore time.Duration `json:"own_before,omitempty"`
+	// Before is what of Bill a guest was charged that was moved here, in its lives before: it is
+	// recorded, and counts for budgets, as theirs.
+	Before ipc.Bill `json:"before,omitzero"`
 	// Unaccounted is GPU time of the guest that could not be billed; see api.VM.
 	Unaccounted time.Duration `json:"unaccounted,omitempty"`
 	// Away is what Bill to Unaccounted are for the other GPUs of a guest that floats, which are for
@@ -225,7 +228,7 @@ func (g *guest) saveWith(t api.Terms, domain ipc.Domain, limit, now time.Duratio
 	k.Spec.Domain, k.Spec.Granted, k.Spec.KernelTimeLimit = domain.Name, domain.Granted, limit
 	k.Spec.Owner, k.Spec.Project = domain.Owner, domain.Project
 	k.Spec.MemoryLimit = t.MemoryLimitBytes
-	k.Unaccounted, k.OwnBefore = g.unaccountedOf(&g.presence), g.ownBefore
+	k.Unaccounted, k.OwnBefore, k.Before = g.unaccountedOf(&g.presence), g.ownBefore, g.before
 	for _, p := range g.away {
 		k.Away = append(k.Away, savedPresence{
 			GPU: p.device.config.Name, Bill: p.sched.Bill(), OwnBefore: p.ownBefore, Unaccounted: g.unaccountedOf(p),

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"vgpud/mediator/api"
+	"vgpud/mediator/ipc"
 	"vgpud/mediator/scheduler"
 	"vgpud/mediator/usage"
 )
@@ -187,7 +188,7 @@ func (g *guest) sample(p *presence, now time.Duration, watts float64) usage.Samp
 	p.reportedWork = p.reportedWork.Max(st.Activity.Counters)
 	return usage.Sample{
 		Life: g.lifeOn(p), Began: began(g.started), Subject: g.subject(p),
-		Used: st.Bill.Used, Suspended: st.Bill.Suspended, Unaccounted: p.unaccounted, Kernels: p.reportedWork.Kernels, Evictions: p.reportedWork.Evictions,
+		Used: st.Bill.Used - p.before.Used, Suspended: st.Bill.Suspended - p.before.Suspended, Unaccounted: p.unaccounted, Kernels: p.reportedWork.Kernels, Evictions: p.reportedWork.Evictions,
 		MemoryBytes: g.memoryUsed(p, &st.Activity), Watts: watts,
 	}
 }
@@ -220,26 +221,27 @@ func (s *Service) recordSilentEnd(k *savedState) {
 	}
 	for i, p := range append([]savedPresence{k.on(k.Spec.GPU.Name)}, k.Away...) {
 		used, unaccounted := s.unwatchedEnd(k, &p)
-		name := life(k.PID, k.Began)
+		name, before := life(k.PID, k.Began), k.Before
 		if i > 0 {
-			name += "@" + p.GPU
+			name, before = name+"@"+p.GPU, ipc.Bill{}
 		}
 		s.usage.Ended(usage.Sample{
 			Life: name, Began: began(k.Began),
 			Subject: usage.Subject{VM: k.Spec.Name, Domain: k.Spec.Domain, DomainUUID: k.Spec.DomainUUID, Owner: k.Spec.Owner, Project: k.Spec.Project, GPU: p.GPU},
-			Used:    p.Bill.Used + used, Suspended: p.Bill.Suspended, Unaccounted: p.Unaccounted + unaccounted,
+			Used:    p.Bill.Used + used - before.Used, Suspended: p.Bill.Suspended - before.Suspended, Unaccounted: p.Unaccounted + unaccounted,
 		})
 	}
 }
 
 // recorded returns a bill that is at least what is recorded of the guest under a name: a suspension
-// that lasted when the daemon before was killed is not on the guest's page.
-func (s *Service) recorded(life string, o scheduler.GuestOptions) scheduler.GuestOptions {
+// that lasted when the daemon before was killed is not on the guest's page. before is what is recorded
+// under other names.
+func (s *Service) recorded(life string, before ipc.Bill, o scheduler.GuestOptions) scheduler.GuestOptions {
 	if s.usage == nil {
 		return o
 	}
 	if m, ok := s.usage.Mark(life); ok {
-		o.Bill.Used, o.Bill.Suspended = max(o.Bill.Used, m.Used), max(o.Bill.Suspended, m.Suspended)
+		o.Bill.Used, o.Bill.Suspended = max(o.Bill.Used, before.Used+m.Used), max(o.Bill.Suspended, before.Suspended+m.Suspended)
 	}
 	return o
 }
