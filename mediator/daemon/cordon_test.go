@@ -343,6 +343,7 @@ func TestMoveThatIsCutOff(t *testing.T) {
 		t.Errorf("noted: %v, then %+v", noted.Load(), v)
 	}
 	absent(t, lost)
+	d.charge("a", ms)
 	// One that was killed before the guest ended has left the note of a guest that is there.
 	v := d.vm("a")
 	if err := d.service.saveLost(lostAs(&v, "test")); err != nil {
@@ -354,7 +355,7 @@ func TestMoveThatIsCutOff(t *testing.T) {
 		t.Errorf("after the daemon started anew: %+v", v)
 	}
 	absent(t, lost)
-	d.charge("a", 3*ms)
+	d.charge("a", 2*ms)
 	var total float64
 	until(t, "all is recorded", func() bool {
 		total = d.usage("vm").Total.GPUSeconds
