@@ -305,7 +305,7 @@ func TestDrainMoves(t *testing.T) {
 	if after.PID == before.PID || after.KernelTimeLimit != before.KernelTimeLimit {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	// What it used before is its own still, and is neither recorded nor counted again.
+	// Its use before the move is neither recorded nor counted again.
 	d.charge("off", 3*ms)
 	counts("after it was moved", 10*ms)
 	newJob(t, attach(t, after.Socket)).works()
