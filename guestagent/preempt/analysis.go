@@ -90,6 +90,7 @@ type funcInfo struct {
 	reads      []int // its volatile, relaxed, acquire or atomic reads of what may be global memory
 	polls      []int // all its reads of what may be global memory or a surface
 	writes     bool  // it may write global memory itself
+	syncs      bool  // it may synchronize with other blocks itself, see synchronizes
 
 	refused, loops Reason // by itself
 	detail         string
@@ -99,6 +100,7 @@ type funcInfo struct {
 	readsDeep  bool          // it, or a function it calls, has reads as in reads
 	pollsDeep  bool          // it, or a function it calls, reads what may be global memory
 	writesDeep bool          // it, or a function it calls, may write global memory
+	syncsDeep  bool          // it, or a function it calls, may synchronize with other blocks
 	waits      *waits        // nil until it is needed
 	waitResult *waitAnalysis // likewise
 	warpRisk   bool          // lanes may have returned when others reach an instruction in warp; a device function's end counts as returning
@@ -359,7 +361,7 @@ func (w *analyzer) propagate(list []*funcInfo) {
 	}
 	for _, f := range list {
 		f.needsIndex, f.exitsDeep, f.warpDeep = f.readsIndex, len(f.exits) > 0, len(f.warp) > 0
-		f.readsDeep, f.pollsDeep, f.writesDeep = len(f.reads) > 0, len(f.polls) > 0, f.writes
+		f.readsDeep, f.pollsDeep, f.writesDeep, f.syncsDeep = len(f.reads) > 0, len(f.polls) > 0, f.writes, f.syncs
 	}
 	up(func(f *funcInfo) *bool { return &f.needsIndex })
 	up(func(f *funcInfo) *bool { return &f.exitsDeep })
@@ -367,6 +369,7 @@ func (w *analyzer) propagate(list []*funcInfo) {
 	up(func(f *funcInfo) *bool { return &f.readsDeep })
 	up(func(f *funcInfo) *bool { return &f.pollsDeep })
 	up(func(f *funcInfo) *bool { return &f.writesDeep })
+	up(func(f *funcInfo) *bool { return &f.syncsDeep })
 	for _, f := range list {
 		for _, c := range f.calls {
 			if c.direct {

@@ -29,5 +29,5 @@
 //
 // Reading order: transform.go, form.go with fragments.go, rewrite.go; then analysis.go,
 // function.go, lanes.go and broadcast.go for what is sound and why; and for blocks that wait for
-// blocks waits.go, with sources.go and loop.go, and lookback.go, with linear.go and tickets.go.
+// blocks waits.go, with sources.go, loop.go, walks.go and claims.go, and lookback.go, with linear.go and tickets.go.
 package preempt

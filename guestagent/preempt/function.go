@@ -111,6 +111,7 @@ func (w *analyzer) instruction(f *funcInfo, i int, in *ptx.Instr) {
 		f.polls = append(f.polls, i)
 	}
 	f.writes = f.writes || mayWrite(in)
+	f.syncs = f.syncs || synchronizes(in)
 }
 
 // specialRegister records the use of a special register.
@@ -268,7 +269,7 @@ func (w *analyzer) call(f *funcInfo, i int, in *ptx.Instr) {
 func (f *funcInfo) extern(i int, in *ptx.Instr, name string) {
 	switch {
 	case name == "malloc": // it may succeed only when another block has freed memory
-		f.reads, f.polls = append(f.reads, i), append(f.polls, i)
+		f.reads, f.polls, f.syncs = append(f.reads, i), append(f.polls, i), true
 	case builtins[name]:
 	case strings.HasPrefix(name, "cuda") || strings.HasPrefix(name, "__cudaCDP") || strings.HasPrefix(name, "cnp"):
 		f.refuse(DeviceLaunch, "calls %s", name)

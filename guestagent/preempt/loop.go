@@ -23,7 +23,8 @@ type loop struct {
 type exit struct {
 	op    string // eq, ne, lt, le, gt or ge
 	a, b  *ptx.Operand
-	block int // that branches by it
+	block int  // that branches by it
+	part  bool // the block leaves the loop in other cases as well
 }
 
 // newLoop returns loop l. Loops with the same header are one loop of the graph, and one of them may
@@ -44,16 +45,64 @@ func (s *waitAnalysis) newLoop(l int, body []int) *loop {
 		if !r.everyIteration(b) || !last.Guarded() || last.Pred.Sym.Kind != ptx.SymReg || flow.KindOf(last) == flow.Switch || len(g.Blocks[b].Succs) != 2 {
 			continue
 		}
-		def := r.soleWriter(int32(last.Pred.Sym.Index))
 		taken, not := r.contains(g.Blocks[b].Succs[0]), r.contains(g.Blocks[b].Succs[1])
-		if op := comparison(def); op != "" && taken != not {
-			if taken != last.Pred.Not {
-				op = negated[op]
-			}
-			r.exits = append(r.exits, exit{op, &def.Operands[1], &def.Operands[2], b})
+		if taken != not {
+			r.addExits(int32(last.Pred.Sym.Index), taken == last.Pred.Not, b, maxMoves)
 		}
 	}
+	if p, ends := r.latchesEnd(); p >= 0 {
+		r.addExits(p, ends, flow.None, maxMoves)
+	}
 	return r
+}
+
+// latchesEnd returns the predicate with which all latches of the loop leave it if it is equal to
+// ends; -1 if there is none. Compilers end a loop by one predicate in several places.
+func (r *loop) latchesEnd() (p int32, ends bool) {
+	g := r.f.graph
+	p = -1
+	for n, latch := range g.Loops[r.index].Latches {
+		b := &g.Blocks[latch]
+		last := r.f.code.Instrs[b.End-1]
+		if !last.Guarded() || last.Pred.Sym.Kind != ptx.SymReg || flow.KindOf(last) == flow.Switch || len(b.Succs) != 2 {
+			return -1, false
+		}
+		q, not := int32(last.Pred.Sym.Index), last.Pred.Not
+		if r.contains(b.Succs[0]) == r.contains(b.Succs[1]) {
+			return -1, false
+		}
+		if e := r.contains(b.Succs[0]) == not; n == 0 {
+			p, ends = q, e
+		} else if q != p || e != ends {
+			return -1, false
+		}
+	}
+	return p, ends
+}
+
+// addExits adds the comparisons that end the loop because block b leaves it if predicate p is equal
+// to ends: one, or several of which each is enough.
+func (r *loop) addExits(p int32, ends bool, b, steps int) {
+	def := r.soleWriter(p)
+	if def == nil || steps == 0 {
+		return
+	}
+	if op := comparison(def); op != "" {
+		if !ends {
+			op = negated[op]
+		}
+		r.exits = append(r.exits, exit{op, &def.Operands[1], &def.Operands[2], b, b == flow.None || steps < maxMoves})
+		return
+	}
+	any := map[string]bool{"or": true, "and": false}
+	if enough, ok := any[def.Opcode]; !ok || enough != ends || !def.Has("pred") || len(def.Operands) != 3 {
+		return
+	}
+	for k := 1; k <= 2; k++ {
+		if q := register(&def.Operands[k]); q >= 0 {
+			r.addExits(q, ends, b, steps-1)
+		}
+	}
 }
 
 var (
@@ -181,11 +230,12 @@ func (r *loop) copies(x, from int32) bool {
 const maxMoves = 8
 
 // soleAccess reports whether no other instruction in the loop may write the array that instruction
-// i accesses. An atomic operation may write it by another name.
-func (r *loop) soleAccess(i int) bool {
+// i accesses. An atomic operation other than draw may write it by another name, if it is always at
+// the same address.
+func (r *loop) soleAccess(i, draw int) bool {
 	return !slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
 		in := r.f.code.Instrs[k]
-		return k != i && r.writes(k) && (r.array(k)&r.array(i) != 0 || in.Opcode != "st" || ordered(in))
+		return k != i && r.writes(k) && (r.array(k)&r.array(i) != 0 || k != draw && (in.Opcode != "st" || ordered(in)) && r.invariant(address(in)))
 	})
 }
 
@@ -231,17 +281,18 @@ func (r *loop) repeats(x int32, steps int) bool {
 // iteration advances is compared with a value that does not grow for ever.
 func (r *loop) counted() bool {
 	return slices.ContainsFunc(r.exits, func(x exit) bool {
-		return x.op != "eq" && x.op != "ne" && (r.steps(register(x.a)) != 0 && r.bounded(x.b) || r.steps(register(x.b)) != 0 && r.bounded(x.a))
+		return x.op != "eq" && x.op != "ne" && (r.steps(register(x.a)) != 0 && r.bounded(x.b, flow.None) || r.steps(register(x.b)) != 0 && r.bounded(x.a, flow.None))
 	})
 }
 
 // bounded reports whether an operand is invariant, or the result of ordinary loads from one
-// address: if all other blocks stood still, it would not grow for ever.
-func (r *loop) bounded(o *ptx.Operand) bool {
+// address: if all other blocks stood still, it would not grow for ever. An instruction that draws
+// from a counter in another array does not change it.
+func (r *loop) bounded(o *ptx.Operand, draw int) bool {
 	x := register(o)
 	return r.invariant(o) || x >= 0 && !slices.ContainsFunc(r.writers(x), func(d int) bool {
 		in := r.f.code.Instrs[d]
-		return in.Opcode != "ld" || mayWait(in) || !r.invariant(address(in)) || !r.soleAccess(d)
+		return in.Opcode != "ld" || mayWait(in) || !r.invariant(address(in)) || !r.soleAccess(d, draw)
 	})
 }
 
@@ -399,15 +450,15 @@ func widens(in *ptx.Instr) bool {
 
 // retries reports whether instruction i is a compare-and-swap that the loop repeats with the value
 // it found until it succeeds, whatever else ends the loop: each iteration swaps the value that the
-// previous one found, at the same address, and the loop ends if it found what it expected. If no
-// other block writes, the second iteration finds what the first one did.
+// previous one found, or that it has just loaded, at the same address, and the loop ends if it found
+// what it expected. If no other block writes, the second iteration finds what the first one did.
 func (r *loop) retries(i int) bool {
 	in := r.f.code.Instrs[i]
-	if in.Opcode != "atom" || !in.Has("cas") || len(in.Operands) != 4 || in.Guarded() || !r.invariant(address(in)) || !r.soleAccess(i) {
+	if in.Opcode != "atom" || !in.Has("cas") || len(in.Operands) != 4 || in.Guarded() || !r.invariant(address(in)) || !r.soleAccess(i, flow.None) {
 		return false
 	}
 	found, expected := register(&in.Operands[0]), register(&in.Operands[2])
-	if found < 0 || len(r.writers(found)) != 1 || !r.copies(expected, found) {
+	if found < 0 || len(r.writers(found)) != 1 || !r.copies(expected, found) && r.reread(expected, in) == flow.None {
 		return false
 	}
 	return slices.ContainsFunc(r.exits, func(x exit) bool {
@@ -416,12 +467,42 @@ func (r *loop) retries(i int) bool {
 	})
 }
 
+// reread returns the instruction that loads register x, by a move or not, in every iteration from
+// the word that swap accesses; flow.None if there is none.
+func (r *loop) reread(x int32, swap *ptx.Instr) int {
+	for range maxMoves {
+		in, d := r.soleWriter(x), r.writers(x)
+		switch {
+		case in == nil:
+			return flow.None
+		case in.Opcode == "mov" && len(in.Operands) == 2:
+			x = register(&in.Operands[1])
+			continue
+		}
+		from, to := address(in), address(swap)
+		if in.Opcode == "ld" && mayBeGlobal(in) && len(in.Operands) == 2 && bytes(in) == bytes(swap) &&
+			register(from) >= 0 && register(from) == register(to) && from.Offset() == to.Offset() {
+			return d[0]
+		}
+		return flow.None
+	}
+	return flow.None
+}
+
+// rereads reports whether instruction i loads what a compare-and-swap that the loop retries expects.
+func (r *loop) rereads(i int) bool {
+	return r.f.code.Instrs[i].Opcode == "ld" && slices.ContainsFunc(r.instrs(r.body), func(k int) bool {
+		in := r.f.code.Instrs[k]
+		return in.Opcode == "atom" && len(in.Operands) == 4 && r.reread(register(&in.Operands[2]), in) == i && r.retries(k)
+	})
+}
+
 // draws reports whether instruction i draws numbers from a counter until they reach a bound: it
 // adds a positive constant, the results are used as indices in the loop, and the loop ends when a
 // value that grows with them is not less than one that does not grow for ever.
 func (r *loop) draws(i int) bool {
 	in := r.f.code.Instrs[i]
-	if in.Opcode != "atom" || !in.Has("add") || len(in.Operands) != 3 || !r.invariant(address(in)) || !r.soleAccess(i) {
+	if in.Opcode != "atom" || !in.Has("add") || len(in.Operands) != 3 || !r.invariant(address(in)) || !r.soleAccess(i, flow.None) {
 		return false
 	}
 	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
@@ -436,7 +517,7 @@ func (r *loop) draws(i int) bool {
 		if x.op == "le" || x.op == "lt" {
 			grows, bound = bound, grows
 		}
-		if x.op != "eq" && x.op != "ne" && r.attainable(bound, by.lo) && r.growsWith(register(grows), i, by.lo) {
+		if x.op != "eq" && x.op != "ne" && !x.part && r.attainable(bound, by.lo, i) && r.growsWith(register(grows), i, by.lo) {
 			ends = append(ends, x.block)
 		}
 	}
@@ -456,18 +537,22 @@ func (r *loop) draws(i int) bool {
 // attainable reports whether an operand is bounded and no constant that takes too many draws of
 // step each: a block that draws until a number has its highest bit set waits for another block to
 // set it.
-func (r *loop) attainable(o *ptx.Operand, step int64) bool {
+func (r *loop) attainable(o *ptx.Operand, step int64, draw int) bool {
 	const maxDraws = 1 << 24
 	v := r.valueOf(o, 64, r.first)
-	return r.bounded(o) && !(v.number() && (v.lo/step > maxDraws || v.hi < 0))
+	return r.bounded(o, draw) && !(v.number() && (v.lo/step > maxDraws || v.hi < 0))
 }
 
 // growsWith reports whether register x grows with the result of instruction i, whose trend is t and
 // from which the latest trace started: all that comes from it comes on one path, perhaps through
 // shared memory or from another lane.
 func (r *loop) growsWith(x int32, i int, t int64) bool {
+	var from *ptx.Instr // loads x if that is shared memory
 	for range maxMoves {
-		ways := slices.DeleteFunc(r.writers(x), func(k int) bool { return !r.trace.Instr(k) })
+		ways := slices.DeleteFunc(r.writers(x), func(k int) bool {
+			return !r.trace.Instr(k) || from != nil && otherWord(from, r.f.code.Instrs[k])
+		})
+		from = nil
 		if len(ways) != 1 {
 			return false
 		}
@@ -480,7 +565,7 @@ func (r *loop) growsWith(x int32, i int, t int64) bool {
 		case ways[0] == i:
 			return t != 0
 		case loadsShared(in):
-			x = r.effects.Space(ptx.SharedSpace)
+			x, from = r.effects.Space(ptx.SharedSpace), in
 		case k > 0 || in.Opcode == "shfl" || in.Opcode == "st":
 			x = register(&in.Operands[max(k, 1)])
 		default:
@@ -488,6 +573,15 @@ func (r *loop) growsWith(x int32, i int, t int64) bool {
 		}
 	}
 	return false
+}
+
+// otherWord reports whether two instructions access different words of named variables.
+func otherWord(a, b *ptx.Instr) bool {
+	x, y := address(a), address(b)
+	if x.Base != ptx.KindSymbol || y.Base != ptx.KindSymbol {
+		return false
+	}
+	return x.Sym != y.Sym || x.Offset() >= y.Offset()+bytes(b) || y.Offset() >= x.Offset()+bytes(a)
 }
 
 // register returns the number of the register that an operand is, as a whole, or with an offset the

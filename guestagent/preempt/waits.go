@@ -34,11 +34,18 @@ import (
 //   - Reading nothing twice: an access whose address moves on in every iteration.
 //   - A list: an ordinary load from an address that each iteration takes from the next word of a list, in a loop that ends
 //     after a number of iterations.
-//   - A retry: a compare-and-swap repeated with the value that it found. If no other block writes, the second one succeeds.
+//   - A walk: an ordinary load, or a call of a function that makes only such loads, in a loop that synchronizes with nothing
+//     (walks.go).
+//   - A bound: an ordinary load of what a counter advances to.
+//   - A retry: a compare-and-swap repeated with the value that it found, or that was loaded just before. If no other block
+//     writes, the second one succeeds.
+//   - A claim: a compare-and-swap that takes a free word of a table, or the end of a chain (claims.go).
 //   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound. A
 //     thread that is alone reaches it by itself, if no other branch that depends on them leaves the loop.
+//   - A loop that ends after a few iterations by a constant.
 //
-// Locks do count: where a lock is awaited, nothing shows that its holder releases it. A wait that
+// A function that calls itself does not wait by that if it synchronizes with nothing, for the same
+// reason as with walks. Locks do count: where a lock is awaited, nothing shows that its holder releases it. A wait that
 // counts is either proven to look back (lookback.go), or the kernel is refused. The list is short on
 // purpose; what is not on it may be sound, too.
 
@@ -170,7 +177,7 @@ func (f *funcInfo) findWaits() waits {
 	}
 	s, v := f.waitAnalysis(), waits{}
 	switch {
-	case f.recursive:
+	case f.recursive && (f.readsDeep || f.syncsDeep):
 		v.why = f.code.Func.Name + " calls itself and reads what other blocks may write"
 	case !f.graph.Reducible && slices.ContainsFunc(slices.Concat(f.polls, slices.Sorted(maps.Keys(s.calls))), s.isSource):
 		v.why = f.code.Func.Name + " has a loop with several entries and reads what other blocks may write"
@@ -310,7 +317,7 @@ func (s *waitAnalysis) checkLoop(l int, v *waits) {
 		case s.exhausted():
 			v.why = code.Func.Name + " has too many nested loops to analyze"
 			return
-		case !depends(i), r.monotonic(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i)):
+		case !depends(i), r.monotonic(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i) || r.claims(i) || r.follows(i) || r.rereads(i) || r.walks(i) || r.bounds(i)), r.short():
 		case in.Opcode != "ld":
 			v.why = fmt.Sprintf("%v polls", in)
 			return
