@@ -26,6 +26,7 @@ func TestStudyReasons(t *testing.T) {
 	const functions = `
 .extern .func (.param .b32 v) vprintf(.param .b64 a, .param .b64 b);
 .extern .func (.param .b32 v) cudaLaunchDeviceV2(.param .b64 a, .param .b64 b);
+.extern .func __cxa_pure_virtual;
 .extern .func elsewhere(.param .b32 a);
 .func index(.param .b32 a) { .reg .b32 %r<2>; mov.u32 %r1, %nctaid.y; ret; }
 .func plain(.param .b32 a) { ret; }
@@ -56,6 +57,8 @@ func TestStudyReasons(t *testing.T) {
 		{"an unknown function", "{ .param .b32 x; call elsewhere, (x); }", ExternalCall, None},
 		{"a call of an unknown function", indirect, IndirectCall, None},
 		{"a call that may need the index", "mov.u64 %rd1, plain; mov.u64 %rd1, index; " + indirect, None, None},
+		{"a call by a table of an abstract class", "mov.u64 %rd1, plain; mov.u64 %rd1, __cxa_pure_virtual; " + indirect, None, None},
+		{"a call of one that is defined elsewhere", "mov.u64 %rd1, plain; mov.u64 %rd1, elsewhere; " + indirect, IndirectCall, None},
 		{"a call that can't", "mov.u64 %rd1, plain; mov.u64 %rd1, meets; " + indirect, None, DivergentFunctionBarrier},
 		{"a call of one in a list", "mov.u64 %rd1, index; list: .calltargets plain; { .param .b32 x; call %rd1, (x), list; }", None, None},
 		{"one in a list needs the index", "list: .calltargets plain, index; { .param .b32 x; call %rd1, (x), list; }", None, None},

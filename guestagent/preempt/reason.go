@@ -27,9 +27,6 @@ const (
 	// IndirectCall means that an indirect call may reach a function that is unknown, or one that
 	// needs the block's index where it can't be placed in shared memory.
 	IndirectCall
-	// Recursion means that a function which calls itself needs the block's index, or waits for
-	// other blocks.
-	Recursion
 	// NameInUse means that the module uses a name which the transformation needs.
 	NameInUse
 	// Parameters means that the kernel's parameters leave no room for the launch's arguments.
@@ -62,7 +59,7 @@ const (
 )
 
 var reasonNames = [reasons]string{
-	"", "no-body", "grid-sync", "cluster", "device-launch", "external-call", "indirect-call", "recursion", "name-in-use",
+	"", "no-body", "grid-sync", "cluster", "device-launch", "external-call", "indirect-call", "name-in-use",
 	"parameters", "too-big", "unsupported-instruction",
 	"exit-in-function", "divergent-named-barrier", "divergent-function-barrier", "warp-after-return", "lasting-state",
 }

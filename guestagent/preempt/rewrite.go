@@ -155,13 +155,14 @@ func (r *rewriter) call(in *ptx.Instr, name string, out *[]ptx.Stmt) {
 	arg := r.names.Prefix + "task" + strconv.Itoa(r.args)
 	r.args++
 	*out = append(*out, &ptx.Var{Space: ptx.ParamSpace, Align: 4, Type: ptx.B8, Name: arg, Dims: []int64{4 * taskWords}})
+	// A guard is only for the call: PTX allows none at the stores of arguments.
 	offset := int64(0)
 	for which := range components {
 		for _, reg := range components[which] {
 			st := r.NewInstr()
 			ops := r.NewOperands(2)
 			ops[0], ops[1] = ptx.MemSym(arg, offset), ptx.Reg(r.names.Ours(reg))
-			*st = ptx.Instr{Pred: c.Pred, Opcode: "st", Modifiers: stParam, Operands: ops}
+			*st = ptx.Instr{Opcode: "st", Modifiers: stParam, Operands: ops}
 			*out = append(*out, st)
 			offset += 4
 		}

@@ -281,6 +281,7 @@ func TestCallsGetTheTask(t *testing.T) {
 	call bare;
 	call.uni (), other, ();
 	@%p1 call odd, (1);
+	@%p1 call bare;
 	.param .b32 o;
 	.param .align 8 .b8 r[8];
 	call (o), f, (7, r);
@@ -294,13 +295,17 @@ func TestCallsGetTheTask(t *testing.T) {
 		"call bare__vgpud_task, (vgpud_task0);",
 		"call.uni (), bare__vgpud_task, (vgpud_task1);",
 		"@%p1 call odd, (1);",
-		"call (o), f__vgpud_task, (vgpud_task2, 7, r);",
+		"@%p1 call bare__vgpud_task, (vgpud_task2);",
+		"call (o), f__vgpud_task, (vgpud_task3, 7, r);",
 		".param .align 4 .b8 vgpud_task2[24];",
 		"st.param.b32 [vgpud_task2+20], %vgpud_gz;",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
+	}
+	if guarded := "@%p1 st.param"; strings.Contains(text, guarded) {
+		t.Errorf("%q, which PTX does not allow, in\n%s", guarded, text)
 	}
 	f := entryText(t, out, "f__vgpud_task")
 	for _, want := range []string{".param .align 4 .b8 vgpud_task[24],", "mov.u32 %r1, %vgpud_y;"} {

@@ -89,6 +89,7 @@ static bool near(double got, double want, double relative) { return std::fabs(go
 
 // Virtual functions, of objects that the device made.
 struct shape {
+    __device__ __noinline__ shape() {} // needs the table of the abstract class
     __device__ virtual ~shape() {}
     __device__ virtual int area(int scale) const = 0;
 };

@@ -55,6 +55,9 @@ __device__ static inline void __assert_fail(const char *message, const char *fil
 {
     __assertfail(message, file, line, function, sizeof(char));
 }
+/* Tables of abstract classes name these. A call ends the kernel. */
+__device__ __attribute__((weak, noreturn)) inline void __cxa_pure_virtual() { __builtin_trap(); }
+__device__ __attribute__((weak, noreturn)) inline void __cxa_deleted_virtual() { __builtin_trap(); }
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared = 0, void *stream = 0);
 }
 
