@@ -2,6 +2,7 @@ package preempt
 
 import (
 	"slices"
+	"strings"
 
 	"vgpud/ptx"
 	"vgpud/ptx/flow"
@@ -23,8 +24,10 @@ type loop struct {
 type exit struct {
 	op    string // eq, ne, lt, le, gt or ge
 	a, b  *ptx.Operand
-	block int  // that branches by it
-	part  bool // the block leaves the loop in other cases as well
+	block int  // that branches by it; flow.None for several
+	part  bool // those leave the loop in other cases as well, or are several
+	// signed means that the integers have a sign: one without never comes below zero.
+	signed bool
 }
 
 // newLoop returns loop l. Loops with the same header are one loop of the graph, and one of them may
@@ -91,7 +94,7 @@ func (r *loop) addExits(p int32, ends bool, b, steps int) {
 		if !ends {
 			op = negated[op]
 		}
-		r.exits = append(r.exits, exit{op, &def.Operands[1], &def.Operands[2], b, b == flow.None || steps < maxMoves})
+		r.exits = append(r.exits, exit{op, &def.Operands[1], &def.Operands[2], b, b == flow.None || steps < maxMoves, strings.HasPrefix(def.Modifiers[1], "s")})
 		return
 	}
 	any := map[string]bool{"or": true, "and": false}

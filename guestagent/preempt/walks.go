@@ -187,9 +187,9 @@ func (r *loop) bounds(i int) bool {
 		a, b := r.steps(register(x.a)), r.steps(register(x.b))
 		switch x.op {
 		case "gt", "ge":
-			return a > 0 && is(x.b) || b < 0 && is(x.a)
+			return a > 0 && is(x.b) || b < 0 && x.signed && is(x.a)
 		case "lt", "le":
-			return a < 0 && is(x.b) || b > 0 && is(x.a)
+			return a < 0 && x.signed && is(x.b) || b > 0 && is(x.a)
 		}
 		return false
 	})
@@ -205,7 +205,7 @@ func (r *loop) short() bool {
 		return r.f.code.Instrs[i].Opcode == "nanosleep" || r.callsAny(i, func(g *funcInfo) bool { return g.syncsDeep })
 	}
 	return !slices.ContainsFunc(r.instrs(r.body), sleeps) && slices.ContainsFunc(r.exits, func(x exit) bool {
-		return r.few(x.op, x.a, x.b) || r.few(reversed[x.op], x.b, x.a)
+		return r.few(x.op, x.a, x.b, x.signed) || r.few(reversed[x.op], x.b, x.a, x.signed)
 	})
 }
 
@@ -213,12 +213,15 @@ var reversed = map[string]string{"eq": "eq", "lt": "gt", "le": "ge", "gt": "lt",
 
 // few reports whether counter a, which starts at a constant and advances by constant steps, comes to
 // op of constant b within a few iterations.
-func (r *loop) few(op string, a, b *ptx.Operand) bool {
+func (r *loop) few(op string, a, b *ptx.Operand, signed bool) bool {
 	const most = 1 << 20
 	end, constant := r.valueOf(b, 64, r.first).constant()
 	first, known := r.firstOf(register(a))
 	step := r.steps(register(a))
 	if !known || !constant || step == 0 || max(first, end) > most || min(first, end) < -most {
+		return false
+	}
+	if !signed && (first < 0 || end < max(-step-1, 0) || op == "lt" && end < -step) {
 		return false
 	}
 	n := (end - first) / step

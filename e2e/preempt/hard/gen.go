@@ -74,6 +74,7 @@ func Generate(data []byte) (string, *corpus.Case) {
 	g.funcs = g.draw(genFuncs + 1)
 	g.votes, g.named, g.counted = g.draw(4) == 1, g.draw(4) == 1, g.draw(3) == 1
 	g.text.WriteString(".version 8.0\n.target sm_90\n.address_size 64\n.global .align 4 .u32 totals[4];\n")
+	g.text.WriteString(".func meet { bar.sync 0; ret; }\n")
 	for f := g.funcs - 1; f >= 0; f-- { // a function calls functions with higher numbers, which are defined before it
 		g.function(f)
 	}
@@ -123,6 +124,7 @@ func (g *gen) kernel() {
 		g.emit(".shared .align 4 .b8 slots%d[%d];", i, 4*g.threads)
 	}
 	g.emit(".shared .align 4 .b8 broadcast[%d];", 4*genSites)
+	g.emit(".shared .align 4 .u32 sum;")
 	g.emit(".local .align 4 .b8 own[16];")
 	g.emit("mov.u32 %%t1, %%tid.y; mov.u32 %%t2, %%ntid.x; mov.u32 %%t3, %%tid.x; mad.lo.u32 %%t1, %%t1, %%t2, %%t3;") // t1: thread
 	g.emit("mov.u32 %%t4, %%ctaid.z; mov.u32 %%t5, %%nctaid.y; mov.u32 %%t6, %%ctaid.y; mad.lo.u32 %%t4, %%t4, %%t5, %%t6;")
@@ -205,9 +207,13 @@ func (g *gen) agreed(together bool) {
 }
 
 func (g *gen) stmt(depth int, together bool) {
-	kind := g.draw(18)
+	kind := g.draw(18 + moreKinds)
 	if depth == 0 && kind >= 2 && kind <= 5 {
 		kind = 0
+	}
+	if kind >= 18 {
+		g.more(kind-18, depth, together)
+		return
 	}
 	if !together && kind >= 10 {
 		kind -= 10
