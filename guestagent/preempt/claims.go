@@ -26,7 +26,7 @@ func (r *loop) claims(i int) bool {
 	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
 	ends := slices.ContainsFunc(r.exits, func(x exit) bool {
 		is := func(a, b *ptx.Operand) bool {
-			return register(a) == found && r.valueOf(b, bits, r.first) == mark
+			return register(a) == found && r.invariant(b) && r.valueOf(b, bits, r.first) == mark
 		}
 		return x.op == "eq" && (is(x.a, x.b) || is(x.b, x.a))
 	})
@@ -62,7 +62,7 @@ func (s *waitAnalysis) mark(i int) (linear, bool) {
 // them. Another array may be written in any way but by an exchange or ordered store, which might
 // give back a lock under another name.
 func (s *waitAnalysis) marksStay(i int, mark linear) bool {
-	if s.array(i) == everywhere && s.written != everywhere {
+	if !s.f.code.Func.Entry { // its callers may write anything
 		return false
 	}
 	for k, in := range s.f.code.Instrs {

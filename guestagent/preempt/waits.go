@@ -42,7 +42,7 @@ import (
 //   - A claim: a compare-and-swap that takes a free word of a table, or the end of a chain (claims.go).
 //   - A draw: an addition of a positive constant to a counter, whose results are used as indices, until they reach a bound. A
 //     thread that is alone reaches it by itself, if no other branch that depends on them leaves the loop.
-//   - A loop that ends after a few iterations by a constant.
+//   - A few attempts, each at another word.
 //
 // A function that calls itself does not wait by that if it synchronizes with nothing, for the same
 // reason as with walks. Locks do count: where a lock is awaited, nothing shows that its holder releases it. A wait that
@@ -317,7 +317,7 @@ func (s *waitAnalysis) checkLoop(l int, v *waits) {
 		case s.exhausted():
 			v.why = code.Func.Name + " has too many nested loops to analyze"
 			return
-		case !depends(i), r.monotonic(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i) || r.claims(i) || r.follows(i) || r.rereads(i) || r.walks(i) || r.bounds(i)), r.short():
+		case !depends(i), r.monotonic(i), !exits && (r.gathers(i) || r.retries(i) || r.draws(i) || r.claims(i) || r.follows(i) || r.rereads(i) || r.walks(i) || r.bounds(i) || r.attempts(i)):
 		case in.Opcode != "ld":
 			v.why = fmt.Sprintf("%v polls", in)
 			return

@@ -199,12 +199,14 @@ func (r *loop) bounds(i int) bool {
 // would be in vain in the original if that block has not begun.
 const fewIterations = 1 << 10
 
-// short reports whether the loop ends after a few iterations, by a constant.
-func (r *loop) short() bool {
+// attempts reports whether instruction i accesses one word after another in a loop that ends after a
+// few iterations, by a constant.
+func (r *loop) attempts(i int) bool {
 	sleeps := func(i int) bool {
 		return r.f.code.Instrs[i].Opcode == "nanosleep" || r.callsAny(i, func(g *funcInfo) bool { return g.syncsDeep })
 	}
-	return !slices.ContainsFunc(r.instrs(r.body), sleeps) && slices.ContainsFunc(r.exits, func(x exit) bool {
+	moves := r.movesFrom([]int32{register(address(r.f.code.Instrs[i]))}, i)
+	return moves && !slices.ContainsFunc(r.instrs(r.body), sleeps) && slices.ContainsFunc(r.exits, func(x exit) bool {
 		return r.few(x.op, x.a, x.b, x.signed) || r.few(reversed[x.op], x.b, x.a, x.signed)
 	})
 }
@@ -218,7 +220,7 @@ func (r *loop) few(op string, a, b *ptx.Operand, signed bool) bool {
 	end, constant := r.valueOf(b, 64, r.first).constant()
 	first, known := r.firstOf(register(a))
 	step := r.steps(register(a))
-	if !known || !constant || step == 0 || max(first, end) > most || min(first, end) < -most {
+	if !known || !constant || !r.invariant(b) || step == 0 || max(first, end) > most || min(first, end) < -most {
 		return false
 	}
 	if !signed && (first < 0 || end < max(-step-1, 0) || op == "lt" && end < -step) {

@@ -20,6 +20,13 @@ func table(size, end string) string {
 		" atom.global.cas.b32 %r6, [%rd5], -1, %r23; setp.eq.s32 %p2, %r6, -1; setp.eq.s32 %p3, %r6, %r23; or.pred %p1, %p2, %p3; @!%p1 bra L; " + end
 }
 
+// attempts exchanges words in a table, each found by the one before, until one is free or a count has
+// ended, which starts at some number and ends with %p2.
+func attempts(first, with, count string) string {
+	return "mov.u32 %r4, %r23; mov.u32 %r5, " + first + "; L: " + with + " and.b32 %r6, %r4, 1023; mul.wide.u32 %rd4, %r6, 4; add.s64 %rd5, %a, %rd4;" +
+		" atom.global.exch.b32 %r4, [%rd5], %r4; setp.eq.u32 %p1, %r4, -1; @%p1 bra E; " + count + " @%p2 bra L; E:"
+}
+
 // TestWaitsOrWalks checks loops that end by what the kernel writes, and by themselves.
 func TestWaitsOrWalks(t *testing.T) {
 	checkWaits(t, []waitTest{
@@ -72,6 +79,8 @@ func TestWaitsOrWalks(t *testing.T) {
 		{"a place in a table, counted elsewhere", no, table("4", "red.global.add.u32 [%b], 1;")},
 		{"a place in a table that is taken from another", all, table("4", "atom.global.cas.b32 %r9, [%rd5], %r23, -1;")},
 		{"a word of a table that somebody must take", all, strings.Replace(table("4", ""), "setp.eq.s32 %p2, %r6, -1;", "setp.eq.s32 %p2, %r6, 77;", 1)},
+		{"a place in a table by a mark that changes in the loop", all,
+			"mov.u32 %r9, -1; " + strings.NewReplacer("setp.eq.s32 %p2, %r6, -1;", "mov.u32 %r9, %r23; setp.eq.s32 %p2, %r6, %r9; mov.u32 %r9, -1;").Replace(table("4", ""))},
 		{"a place in a table, ended in two places", no,
 			"mov.u32 %r4, %r23; bra L; M: st.global.u32 [%b], %r4; @!%p3 bra L; bra E;" +
 				"L: mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %a, %rd4; atom.global.cas.b32 %r6, [%rd5], -1, %r23; setp.eq.s32 %p1, %r6, -1; setp.eq.s32 %p2, %r6, %r23; or.pred %p3, %p1, %p2;" +
@@ -94,24 +103,19 @@ func TestWaitsOrWalks(t *testing.T) {
 		{"a compare-and-swap of what is loaded, but not while a bit is set", all,
 			"L: ld.volatile.global.u32 %r4, [%a]; setp.lt.s32 %p2, %r4, 0; @%p2 bra L; or.b32 %r5, %r4, 0x80000000; atom.global.cas.b32 %r6, [%a], %r4, %r5; setp.ne.s32 %p1, %r6, %r4; @%p1 bra L;"},
 		// Few iterations.
-		{"a hundred attempts", no,
+		{"a hundred attempts", no, attempts("0", "", "add.u32 %r5, %r5, 1; setp.ne.s32 %p2, %r5, 100;")},
+		{"a hundred attempts, counted down", no, attempts("100", "", "add.s32 %r5, %r5, -1; setp.gt.s32 %p2, %r5, 0;")},
+		{"a hundred attempts, counted down to zero without a sign", no, attempts("100", "", "add.u32 %r5, %r5, -1; setp.gt.u32 %p2, %r5, 0;")},
+		{"attempts counted down below zero without a sign", all, attempts("100", "", "add.u32 %r5, %r5, -1; setp.ge.u32 %p2, %r5, 0;")},
+		{"attempts counted up to what is negative only with a sign", all, attempts("0", "", "add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, -1;")},
+		{"a hundred attempts and sleep", all, attempts("0", "nanosleep.u32 1000;", "add.u32 %r5, %r5, 1; setp.ne.s32 %p2, %r5, 100;")},
+		{"a hundred thousand attempts", all, attempts("0", "", "add.u32 %r5, %r5, 1; setp.ne.s32 %p2, %r5, 100000;")},
+		{"attempts by a number that is never met", all, attempts("0", "", "add.u32 %r5, %r5, 3; setp.ne.s32 %p2, %r5, 100;")},
+		{"attempts away from their bound", all, attempts("0", "", "add.s32 %r5, %r5, 1; setp.gt.s32 %p2, %r5, -100;")},
+		{"attempts from an unknown number on", all, attempts("%r20", "", "add.u32 %r5, %r5, 1; setp.ne.s32 %p2, %r5, 100;")},
+		{"attempts to a bound that is set in the loop", all, attempts("0", "mov.u32 %r9, %r1;", "add.u32 %r5, %r5, 1; setp.ne.s32 %p2, %r5, %r9; mov.u32 %r9, 100;")},
+		{"a hundred looks at one word", all,
 			"mov.u32 %r5, 0; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, 1; setp.ne.s32 %p2, %r5, 100; @%p2 bra L; E:"},
-		{"a hundred attempts, counted down", no,
-			"mov.u32 %r5, 100; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.s32 %r5, %r5, -1; setp.gt.s32 %p2, %r5, 0; @%p2 bra L; E:"},
-		{"a hundred attempts, counted down to zero without a sign", no,
-			"mov.u32 %r5, 100; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, -1; setp.gt.u32 %p2, %r5, 0; @%p2 bra L; E:"},
-		{"attempts counted down below zero without a sign", all,
-			"mov.u32 %r5, 100; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, -1; setp.ge.u32 %p2, %r5, 0; @%p2 bra L; E:"},
-		{"attempts counted up to what is negative only with a sign", all,
-			"mov.u32 %r5, 0; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, 1; setp.lt.u32 %p2, %r5, -1; @%p2 bra L; E:"},
-		{"a hundred attempts and sleep", all,
-			"mov.u32 %r5, 0; L: ld.volatile.global.u32 %r1, [%a]; nanosleep.u32 1000; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, 1; setp.ne.s32 %p2, %r5, 100; @%p2 bra L; E:"},
-		{"attempts by a number that is never met", all,
-			"mov.u32 %r5, 0; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r5, %r5, 3; setp.ne.s32 %p2, %r5, 100; @%p2 bra L; E:"},
-		{"attempts away from their bound", all,
-			"mov.u32 %r5, 0; L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.s32 %r5, %r5, 1; setp.gt.s32 %p2, %r5, -100; @%p2 bra L; E:"},
-		{"attempts from an unknown number on", all,
-			"L: ld.volatile.global.u32 %r1, [%a]; setp.eq.u32 %p1, %r1, %r20; @%p1 bra E; add.u32 %r23, %r23, 1; setp.ne.s32 %p2, %r23, 100; @%p2 bra L; E:"},
 		// Draws.
 		{"work from a queue up to a number in memory", no,
 			"L: atom.global.add.u32 %r1, [%a], 1; ld.global.u32 %r2, [%b]; setp.ge.u32 %p1, %r1, %r2; @%p1 bra E; mul.wide.u32 %rd4, %r1, 4; ld.param.u64 %rd6, [s]; add.s64 %rd5, %rd6, %rd4; st.global.u32 [%rd5], %r1; bra L; E:"},
@@ -122,4 +126,25 @@ func TestWaitsOrWalks(t *testing.T) {
 		{"the same, by the description", all,
 			".shared .align 4 .b8 job[8]; setp.ne.u32 %p2, %r23, 0; L: bar.sync 0; @%p2 bra M; atom.global.add.u32 %r1, [%a], 1; st.shared.u32 [job], %r1; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %b, %rd4; ld.global.u32 %r3, [%rd5]; st.shared.u32 [job+4], %r3; M: bar.sync 0; ld.shared.u32 %r2, [job+4]; setp.lt.u32 %p1, %r2, %r20; @%p1 bra L;"},
 	})
+}
+
+// TestClaimsInAFunction checks that a function which takes a word may take a lock: another one may
+// give it back.
+func TestClaimsInAFunction(t *testing.T) {
+	body := strings.NewReplacer("%a", "%rd1", "%r23", "%r2").Replace(table("4", ""))
+	e := analyzed(t, moduleOf(`.func take(.param .b64 at, .param .b32 v)
+{
+	.reg .b64 %rd<9>; .reg .b32 %r<9>; .reg .pred %p<4>;
+	ld.param.u64 %rd1, [at]; ld.param.u32 %r2, [v];
+	`+body+`
+	ret;
+}
+.entry takes(.param .u64 p, .param .u32 n) {
+	.reg .b64 %rd<2>; .param .b64 x; .param .b32 y; ld.param.u64 %rd1, [p];
+	call take, (x, y); st.volatile.global.u32 [%rd1], -1; ret;
+}
+`)).entries[0]
+	if e.refused != GridSync {
+		t.Errorf("%v (%s)", e.refused, e.detail)
+	}
 }
