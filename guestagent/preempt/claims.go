@@ -30,7 +30,7 @@ func (r *loop) claims(i int) bool {
 		}
 		return x.op == "eq" && (is(x.a, x.b) || is(x.b, x.a))
 	})
-	return ends && r.movesFrom([]int32{register(address(in))}, i) && r.marksStay(i, mark)
+	return ends && !r.invariant(address(in)) && r.marksStay(i, mark)
 }
 
 // follows reports whether instruction i is a compare-and-swap at an address that is computed from

@@ -81,6 +81,7 @@ func TestWaitsOrWalks(t *testing.T) {
 		{"a word of a table that somebody must take", all, strings.Replace(table("4", ""), "setp.eq.s32 %p2, %r6, -1;", "setp.eq.s32 %p2, %r6, 77;", 1)},
 		{"a place in a table by a mark that changes in the loop", all,
 			"mov.u32 %r9, -1; " + strings.NewReplacer("setp.eq.s32 %p2, %r6, -1;", "mov.u32 %r9, %r23; setp.eq.s32 %p2, %r6, %r9; mov.u32 %r9, -1;").Replace(table("4", ""))},
+		{"a place in a table by steps of its own", no, strings.Replace(table("4", ""), "add.u32 %r4, %r4, 1;", "add.u32 %r4, %r4, %r20;", 1)},
 		{"a place in a table, ended in two places", no,
 			"mov.u32 %r4, %r23; bra L; M: st.global.u32 [%b], %r4; @!%p3 bra L; bra E;" +
 				"L: mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %a, %rd4; atom.global.cas.b32 %r6, [%rd5], -1, %r23; setp.eq.s32 %p1, %r6, -1; setp.eq.s32 %p2, %r6, %r23; or.pred %p3, %p1, %p2;" +
