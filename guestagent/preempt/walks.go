@@ -74,8 +74,12 @@ func (r *loop) walks(i int) bool {
 }
 
 // onlyPassed reports whether the loop's end depends on the result of instruction i only through what
-// functions do with it.
+// functions do with it that also write: they work on an object, and do not just look at a flag.
 func (r *loop) onlyPassed(i int) bool {
+	works := func(k int) bool { return r.callsAny(k, func(g *funcInfo) bool { return g.writesDeep }) }
+	if !slices.ContainsFunc(r.instrs(r.body), works) {
+		return false
+	}
 	was := r.trace.Unrelated
 	defer func() { r.trace.Unrelated = was }()
 	r.trace.Unrelated = func(k int, x int32) bool {

@@ -56,6 +56,8 @@ func TestWaitsOrWalks(t *testing.T) {
 			"st.global.u32 [%rd1], 1; mov.u64 %rd4, %a; L: bar.sync 0; { .param .b64 x; .param .b32 y; st.param.b64 [x], %rd4; call (y), peek, (x); ld.param.b32 %r1, [y]; } add.s64 %rd4, %rd4, 4; setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"an object that a function works on", no,
 			"st.global.u32 [%rd1], 1; L: ld.global.u64 %rd4, [%a]; { .param .b64 x; .param .b32 y; st.param.b64 [x], %rd4; call (y), next, (x); ld.param.b32 %r1, [y]; } setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
+		{"a flag that a function looks at", all,
+			"st.global.u32 [%rd1], 1; L: ld.global.u64 %rd4, [%a]; { .param .b64 x; .param .b64 y; st.param.b64 [x], %rd4; call (y), same, (x); ld.param.b64 %rd5, [y]; } setp.eq.u64 %p1, %rd5, 0; @%p1 bra L;"},
 		{"an object that a function looks at", all,
 			"st.global.u32 [%rd1], 1; L: ld.global.u64 %rd4, [%a]; { .param .b64 x; .param .b32 y; st.param.b64 [x], %a; call (y), peek, (x); ld.param.b32 %r1, [y]; } setp.eq.u32 %p1, %r1, 0; @%p1 bra L;"},
 		{"a bound that is read between barriers", no,
