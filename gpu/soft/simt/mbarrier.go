@@ -41,39 +41,59 @@ func (b mbarrier) settle() mbarrier {
 	return b
 }
 
+// update returns the object after an instruction other than a wait, with its count n. tx tells of an
+// arrival that n is the bytes of, which the phase waits for from now on.
+func (b mbarrier) update(op string, n uint64, tx bool) mbarrier {
+	switch op {
+	case "init":
+		return mbarrier{pending: n, expected: n}
+	case "inval":
+		return mbarrier{}
+	case "expect_tx":
+		b.tx += int64(n)
+		return b
+	case "complete_tx":
+		b.tx -= int64(n)
+		return b.settle()
+	}
+	if tx {
+		b.tx += int64(n)
+		n = 1
+	}
+	b.pending -= n
+	if op == "arrive_drop" {
+		b.expected -= n
+	}
+	return b.settle()
+}
+
 // mbarrierOp compiles the mbarrier instructions for one block.
 func mbarrierOp(c *compiler, in *ptx.Instr, m *mods) error {
 	op := m.any("init", "inval", "arrive", "arrive_drop", "test_wait", "try_wait", "expect_tx", "complete_tx", "pending_count")
-	tx, parity := false, m.has("parity")
-	if op == "arrive" || op == "arrive_drop" {
-		tx = m.has("expect_tx")
-	}
+	wait, arrival := op == "test_wait" || op == "try_wait", op == "arrive" || op == "arrive_drop"
+	parity, tx := m.has("parity"), arrival && m.has("expect_tx")
 	m.skip("noComplete", "relaxed", "acquire", "release", "cta", "cluster")
 	space := m.space()
 	if t := m.typ(); t != ptx.B64 && !(t == ptx.NoType && (op == "expect_tx" || op == "complete_tx")) || op == "" {
 		return c.unsupported("this form of mbarrier")
 	}
-	ops := in.Operands
 	if op == "pending_count" {
 		return c.simple(in, lift1(func(a uint64) uint32 { return uint32(readMbarrier(a).pending) }), c.costs().Simple, ptx.B32, ptx.B64)
 	}
-	// arrive (optionally), test_wait and try_wait have a result.
+	ops := in.Operands
 	var d operand
 	var err error
-	switch op {
-	case "test_wait", "try_wait":
-		if len(ops) < 3 {
-			return c.invalid("%d operands", len(ops))
-		}
+	switch {
+	case wait && len(ops) < 3:
+		return c.invalid("%d operands", len(ops))
+	case wait:
 		d, err = c.dstPred(&ops[0])
 		ops = ops[1:]
-	case "arrive", "arrive_drop":
-		if len(ops) > 1 && ops[0].Kind != ptx.KindAddr {
-			if d, err = c.anyDst(&ops[0]); err == nil && d.class != noReg && d.class != reg64 {
-				err = c.invalid("a state of less than 64 bits")
-			}
-			ops = ops[1:]
+	case arrival && len(ops) > 1 && ops[0].Kind != ptx.KindAddr:
+		if d, err = c.anyDst(&ops[0]); err == nil && d.class != noReg && d.class != reg64 {
+			err = c.invalid("a state of less than 64 bits")
 		}
+		ops = ops[1:]
 	}
 	if err != nil {
 		return err
@@ -85,67 +105,50 @@ func mbarrierOp(c *compiler, in *ptx.Instr, m *mods) error {
 	if err != nil {
 		return err
 	}
-	count := c.constant(reg32, 1)
-	state := operand{}
-	if len(ops) > 1 {
-		t := ptx.B32
-		if (op == "test_wait" || op == "try_wait") && !parity {
-			t = ptx.B64
-		}
-		r, err := c.src(&ops[1], t)
+	if wait && !parity {
+		state, err := c.src(&ops[1], ptx.B64)
 		if err != nil {
 			return err
 		}
-		if t == ptx.B64 {
-			state = r
-		} else {
-			count = r
+		mbarrierWait(c, p, d, func(w *warp, i int) uint64 { return w.r64[state.index][i] & mbarPhase })
+		return nil
+	}
+	count := c.constant(reg32, 1)
+	if len(ops) > 1 {
+		if count, err = c.src(&ops[1], ptx.B32); err != nil {
+			return err
 		}
 	}
+	if wait {
+		mbarrierWait(c, p, d, func(w *warp, i int) uint64 { return uint64(w.r32[count.index][i]) << 63 })
+		return nil
+	}
 	c.memory(p, d, 8, true, func(w *warp, in *inst, data []byte) {
-		var done uint32
 		for m := w.mask; m != 0; m &= m - 1 {
 			i := first(m)
 			p := data[w.off[i]:]
 			old := binary.LittleEndian.Uint64(p)
-			n := uint64(w.r32[count.index][i])
-			b := readMbarrier(old)
-			switch op {
-			case "init":
-				b = mbarrier{pending: n, expected: n}
-			case "inval":
-				b = mbarrier{}
-			case "expect_tx":
-				b.tx += int64(n)
-			case "complete_tx":
-				b.tx -= int64(n)
-				b = b.settle()
-			case "arrive", "arrive_drop":
-				if tx {
-					b.tx += int64(n)
-					n = 1
-				}
-				b.pending -= n
-				if op == "arrive_drop" {
-					b.expected -= n
-				}
-				b = b.settle()
-			case "test_wait", "try_wait":
-				phase := n & 1 << 63
-				if state.class != noReg {
-					phase = w.r64[state.index][i] & mbarPhase
-				}
-				done |= bit(phase != b.phase) << i
-				continue
-			}
+			b := readMbarrier(old).update(op, uint64(w.r32[count.index][i]), tx)
 			binary.LittleEndian.PutUint64(p, b.bits())
 			if d.class == reg64 {
 				w.r64[d.index][i] = old
 			}
 		}
+	})
+	return nil
+}
+
+// mbarrierWait compiles a wait: d is whether the phase that a lane names has completed.
+func mbarrierWait(c *compiler, p place, d operand, phase func(w *warp, lane int) uint64) {
+	c.memory(p, d, 8, true, func(w *warp, in *inst, data []byte) {
+		var done uint32
+		for m := w.mask; m != 0; m &= m - 1 {
+			i := first(m)
+			b := readMbarrier(binary.LittleEndian.Uint64(data[w.off[i]:]))
+			done |= bit(phase(w, i) != b.phase) << i
+		}
 		if d.class == predReg {
 			w.setPred(d.index, w.mask, done)
 		}
 	})
-	return nil
 }
