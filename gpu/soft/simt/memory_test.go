@@ -251,40 +251,6 @@ WAIT:
 	}
 }
 
-// Warps synchronize at an mbarrier, phase after phase.
-func TestMbarrier(t *testing.T) {
-	m := newMachine(t, ".shared .align 8 .b64 mb;\n.shared .align 4 .u32 sum;\n"+entry(`
-	mov.u32 %r9, mb;
-	setp.ne.u32 %p1, %r2, 0;
-	@%p1 bra READY;
-	st.shared.u32 [sum], 0;
-	mbarrier.init.shared::cta.b64 [%r9], 96;
-READY:
-	bar.sync 0;
-	mov.u32 %r3, 0;
-LOOP:
-	atom.shared.add.u32 %r4, [sum], 1;
-	mbarrier.arrive.shared::cta.b64 %rd3, [%r9];
-WAIT:
-	mbarrier.try_wait.shared::cta.b64 %p2, [%r9], %rd3;
-	@!%p2 bra WAIT;
-	ld.volatile.shared.u32 %r5, [sum];
-	add.u32 %r3, %r3, 1;
-	mul.lo.u32 %r6, %r3, 96;
-	setp.lt.u32 %p3, %r5, %r6;
-	@%p3 trap;
-	setp.lt.u32 %p4, %r3, 5;
-	@%p4 bra LOOP;
-`+storeAt("%r2", "u32", "%r5")))
-	out, data := m.alloc(4 * 96)
-	if f := m.run("k", d3(1), d3(96), 0, out, out, 0); f != nil {
-		t.Fatal(f)
-	}
-	if v := wordsOf(data)[50]; v < 480 {
-		t.Error(v)
-	}
-}
-
 // A bulk copy completes the phase of an mbarrier that expects its bytes.
 func TestBulkCopy(t *testing.T) {
 	m := newMachine(t, ".shared .align 16 .b8 tile[512];\n.shared .align 8 .b64 mb;\n"+entry(`
