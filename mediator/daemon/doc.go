@@ -12,7 +12,8 @@
 // prestarted process or starts one (prestart.go), saves which process it is, assigns the guest to
 // the process, and contacts the process over its control socket (adopt, adopt.go). A new daemon
 // registers what it finds saved as silent guests (silent.go), which it suspends until each is
-// contacted and adopted. When the process ends, the daemon removes what it left (forget).
+// contacted and adopted. When the process ends, the daemon removes what it left (guestend.go); a guest
+// that is deleted is told to end, and killed if it does not (delete.go).
 //
 // # Locks
 //
