@@ -59,8 +59,11 @@ func (s *Service) end(name string, meant func(*guest) bool) (bool, error) {
 	}
 	// A process that does not read is waited for by nobody else, and is killed at once.
 	err := g.conn.Send(ipc.Message{Kind: ipc.KindQuit})
-	if err == nil && g.wait(endLimit) {
-		return true, g.cleanupError()
+	if err == nil {
+		if g.wait(endLimit) {
+			return true, g.cleanupError()
+		}
+		err = fmt.Errorf("it did not end within %v", endLimit)
 	}
 	// A VMM can keep its guest's process from ending, for example by a descriptor that blocks when
 	// it is closed. A process that is killed leaves its descriptors to the kernel.
