@@ -1,7 +1,10 @@
 package scheduler
 
 import (
+	"fmt"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,29 +38,35 @@ func TestSuspensionsAreACounter(t *testing.T) {
 	}
 }
 
-// TestAskedBeforeAdd asks about a guest while it is added, as the daemon does with guests that it
-// takes over.
+// TestAskedBeforeAdd asks about guests while they are added, as the daemon does with guests that it
+// takes over. The race detector finds a fault only if a guest is asked about after it is next and
+// before it has been added, so there are many.
 func TestAskedBeforeAdd(t *testing.T) {
 	s := newScene(t)
-	page, err := ipc.NewControlPage()
-	if err != nil {
-		t.Fatal(err)
+	guests := make([]*Guest, 100)
+	for i := range guests {
+		page, err := ipc.NewControlPage()
+		if err != nil {
+			t.Fatal(err)
+		}
+		guests[i] = NewGuest(GuestOptions{Name: fmt.Sprint(i), Page: page, Terms: ipc.Terms{Weight: 1}})
 	}
-	g := NewGuest(GuestOptions{Name: "a", Page: page, Terms: ipc.Terms{Weight: 1}})
-	s.guests = append(s.guests, g)
-	asked := make(chan struct{})
+	s.guests = append(s.guests, guests...)
+	var next atomic.Int32 // the guest that is added, or after the last one
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		for i := 0; g.ID() == 0; i++ {
-			if n, _, _ := s.sched.LaunchesOf(g); n.Waiting+n.Running+n.Leaving != 0 {
+		for i := next.Load(); i < int32(len(guests)); i = next.Load() {
+			if n, _, _ := s.sched.LaunchesOf(guests[i]); n.Waiting+n.Running+n.Leaving != 0 {
 				t.Errorf("launches of a guest without any: %+v", n)
 			}
-			if i == 0 {
-				close(asked)
-			}
+			runtime.Gosched()
 		}
 	})
-	<-asked
-	s.sched.Add(g)
+	for i, g := range guests {
+		next.Store(int32(i))
+		runtime.Gosched() // where there is one processor, the other goroutine asks now
+		s.sched.Add(g)
+	}
+	next.Store(int32(len(guests)))
 	asking.Wait()
 }
