@@ -247,6 +247,7 @@ func confinementOf(v *api.VM) section {
 	}
 	s.add("Private devices", yesNo(c.PrivateDevices))
 	s.add("Devices", strings.Join(c.Devices, ", "))
+	s.add("Private network", yesNo(c.PrivateNetwork))
 	s.add("Control group", c.Cgroup)
 	return s
 }

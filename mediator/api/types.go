@@ -207,6 +207,9 @@ type Confinement struct {
 	// to no file system.
 	PrivateDevices bool     `json:"private_devices,omitempty"`
 	Devices        []string `json:"devices,omitempty"`
+	// PrivateNetwork reports whether they reach no network, not even the host's loopback addresses, and
+	// no System V shared memory of others.
+	PrivateNetwork bool `json:"private_network,omitempty"`
 	// Cgroup is the directory of their control group, which has limits; "" means the daemon's.
 	Cgroup string `json:"cgroup,omitempty"`
 }

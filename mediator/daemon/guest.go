@@ -356,5 +356,5 @@ func apiConfinement(c *ipc.Sandbox) *api.Confinement {
 	if c == nil {
 		return nil
 	}
-	return &api.Confinement{UID: c.UID, PrivateDevices: c.PrivateDevices, Devices: c.Devices, Cgroup: c.Cgroup}
+	return &api.Confinement{UID: c.UID, PrivateDevices: c.PrivateDevices, Devices: c.Devices, PrivateNetwork: c.PrivateNetwork, Cgroup: c.Cgroup}
 }

@@ -411,6 +411,9 @@ type Sandbox struct {
 	// holds Devices beside the nodes that every program needs.
 	PrivateDevices bool     `json:"private_devices,omitempty"`
 	Devices        []string `json:"devices,omitempty"`
+	// PrivateNetwork reports whether they have a network namespace of their own, without a network,
+	// and an IPC namespace.
+	PrivateNetwork bool `json:"private_network,omitempty"`
 	// Cgroup is the directory of the control group, or "" for the daemon's.
 	Cgroup string `json:"cgroup,omitempty"`
 }

@@ -3,8 +3,8 @@
 //
 // The daemon does most of this before a process starts, so the process never has a privilege to
 // drop. A [Manager] gives each guest a sandbox ([ipc.Sandbox]): a user that no other process of the
-// host has; a mount namespace that is read-only and whose /dev holds the guest's GPU alone; a
-// control group with limits. [Start] starts a process in it. The guest's executors are children of
+// host has; a mount namespace that is read-only and whose /dev holds the guest's GPU alone; a network
+// namespace without a network; a control group with limits. [Start] starts a process in it. The guest's executors are children of
 // its process and so share its sandbox. The process itself calls [Limit] when it starts, and an
 // executor calls [Seal] after it has created its GPU context: from then on it can make only the
 // system calls that its work needs.

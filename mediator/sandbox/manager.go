@@ -49,6 +49,7 @@ type Manager struct {
 	uids    UIDs
 	users   bool // each guest has a user of its own
 	mounts  bool // and a mount namespace
+	network bool // and network and IPC namespaces
 	groups  *groups
 	missing []string
 
@@ -76,6 +77,7 @@ func NewManager(o Options) (*Manager, error) {
 	}
 	m.users = lack("users of their own", usersAllowed(&o))
 	m.mounts = lack("a view of devices of their own", onThread(func() error { return enterMounts(nil, 0) }))
+	m.network = lack("a network of their own", onThread(enterNetwork))
 	if o.Cgroup != NoCgroup {
 		var err error
 		m.groups, err = findGroups(&o)
@@ -107,7 +109,7 @@ func (m *Manager) Create(gpus ...ipc.GPU) (_ *ipc.Sandbox, err error) {
 	if m.mode == Off {
 		return nil, nil
 	}
-	box := &ipc.Sandbox{PrivateDevices: m.mounts}
+	box := &ipc.Sandbox{PrivateDevices: m.mounts, PrivateNetwork: m.network}
 	sockets := false
 	for _, g := range gpus {
 		nodes, err := devicesOf(os.DirFS("/"), g)

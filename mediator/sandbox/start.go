@@ -42,6 +42,11 @@ func start(cmd *exec.Cmd, box *ipc.Sandbox) (err error) {
 		}
 		defer func() { err = errors.Join(err, group.Close()) }()
 	}
+	if box.PrivateNetwork {
+		if err := enterNetwork(); err != nil {
+			return err
+		}
+	}
 	if box.PrivateDevices {
 		if err := enterMounts(box.Devices, box.UID); err != nil {
 			return err

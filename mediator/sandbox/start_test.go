@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,6 +76,14 @@ func observe() observed {
 	try("write to /dev/null", err)
 	try("become root", unix.Setresuid(0, 0, 0))
 	try("mount", unix.Mount("tmpfs", "/mnt", "tmpfs", 0, ""))
+	conn, err := net.Dial("tcp", os.Getenv("LISTENS"))
+	if err == nil {
+		err = conn.Close()
+	}
+	try("reach the host's loopback address", err)
+	key, _ := strconv.Atoi(os.Getenv("SHARED"))
+	_, err = unix.SysvShmGet(key, 0, 0)
+	try("attach System V shared memory", err)
 	return s
 }
 
@@ -157,7 +166,23 @@ func TestSandboxesIsolateGuests(t *testing.T) {
 	if err := errors.Join(os.Chmod(filepath.Dir(open), 0o755), os.Chmod(open, 0o777), unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))), os.Chmod(node, 0o666)); err != nil {
 		t.Fatal(err)
 	}
-	cmd, box := inSandbox(t, w, program, "sandbox", "VICTIM="+strconv.Itoa(victim.Process.Pid), "OPEN="+open, "NODE="+node)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	key := os.Getpid() // a key that no other run has
+	shared, err := unix.SysvShmGet(key, 1, unix.IPC_CREAT|0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if _, err := unix.SysvShmCtl(shared, unix.IPC_RMID, nil); err != nil {
+			t.Error(err)
+		}
+	}()
+	cmd, box := inSandbox(t, w, program, "sandbox", "VICTIM="+strconv.Itoa(victim.Process.Pid), "OPEN="+open, "NODE="+node,
+		"LISTENS="+listener.Addr().String(), "SHARED="+strconv.Itoa(key))
 	if box.UID == theirs.UID {
 		t.Fatalf("two guests are user %d", box.UID)
 	}
@@ -181,6 +206,7 @@ func TestSandboxesIsolateGuests(t *testing.T) {
 			"write a file that all may write to": "EROFS", "write at home": "done",
 			"name a thread": "done", "write to the kernel's settings": "EACCES", "open a device node elsewhere": "EACCES",
 			"write to /dev/null": "done", "become root": "EPERM", "mount": "EPERM",
+			"reach the host's loopback address": "ENETUNREACH", "attach System V shared memory": "ENOENT",
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
