@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"vgpud/fairshare/quota"
 	"vgpud/guestagent/driver"
@@ -366,6 +367,29 @@ func TestMoveThatIsCutOff(t *testing.T) {
 	}
 	if err := d.client.ForceDeleteVM(t.Context(), "a"); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestMoveWithRemains: a guest that was ended to be moved is moved, even if its directory could not be
+// removed before it is made anew.
+func TestMoveWithRemains(t *testing.T) {
+	dir := runDir(t)
+	var stuck atomic.Bool
+	files := statefile.Files{Fault: func(s statefile.Step, path string) error {
+		if s == statefile.Remove && path == filepath.Join(dir, "vms", "a") && stuck.Swap(false) {
+			return unix.EIO
+		}
+		return nil
+	}}
+	d := startDaemonOf(t, dir, idleGPU{}, files, "gpu0", "gpu1")
+	d.createVM(api.VMSpec{Name: "a", GPU: "gpu0", BAR2Bytes: 16 << 20})
+	d.updateGPU("gpu0", api.GPUUpdate{Draining: new(true)})
+	stuck.Store(true)
+	if err := d.service.move(d.guest("a")); err != nil || stuck.Load() {
+		t.Errorf("move = %v, removed without a fault: %v", err, stuck.Load())
+	}
+	if v := d.vm("a"); v.GPU != "gpu1" || v.Lost != "" {
+		t.Errorf("after that: %+v", v)
 	}
 }
 

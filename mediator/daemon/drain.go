@@ -143,7 +143,7 @@ func (s *Service) move(g *guest) error {
 	case attached || err == nil && !ended:
 		settle()
 		return errAttached
-	case err != nil:
+	case err != nil && !errors.Is(err, api.ErrNotSaved): // it goes on
 		settle()
 		return err
 	}
