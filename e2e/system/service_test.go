@@ -104,8 +104,8 @@ func TestUnits(t *testing.T) {
 			switch {
 			case strings.HasPrefix(line, "RestrictRealtime="):
 				t.Errorf("%s: %s takes SCHED_FIFO away", unit, line)
-			case unit == "vgpud.service" && strings.HasPrefix(line, "RestrictNamespaces=") && strings.TrimSpace(line) != "RestrictNamespaces=mnt":
-				t.Errorf("%s: %s takes guests' mount namespaces away", unit, line)
+			case unit == "vgpud.service" && strings.HasPrefix(line, "RestrictNamespaces=") && strings.TrimSpace(line) != "RestrictNamespaces=mnt net ipc":
+				t.Errorf("%s: %s takes guests' namespaces away", unit, line)
 			}
 		}
 	}

@@ -262,7 +262,7 @@ func (x *Executor) mayOverstay() (billed time.Duration, may bool) {
 // endContext ends the context as a launch's time limit does. Nothing less takes what is queued off
 // the GPU.
 func (x *Executor) endContext() {
-	x.fail(gpu.ErrTimeLimit)
+	x.fail(x.timeLimitFault())
 	if err := x.o.Context.Close(); err != nil {
 		x.o.Log.Warn("end a context", "err", err)
 	}
@@ -290,4 +290,30 @@ func (x *Executor) admissionSleep(d time.Duration) time.Duration {
 		return min(d, overstayInterval)
 	}
 	return d
+}
+
+// timeLimitFault returns the fault of a kernel that ran past the time limit, as far as the executor
+// knows. It names the kernel if the context had no other.
+func (x *Executor) timeLimitFault() *gpu.Fault {
+	names := map[string]bool{}
+	for _, ch := range x.channels {
+		for i := ch.first; i != ch.after; i++ {
+			switch p := &ch.flight[i%flightLimit]; {
+			case p.done:
+			case p.job != nil:
+				names[p.job.fn.attrs.Name] = true
+			case p.fn != nil:
+				names[p.fn.attrs.Name] = true
+			}
+		}
+	}
+	for _, k := range x.eventKernels.registered {
+		names[k.name] = true
+	}
+	f := &gpu.Fault{Kind: gpu.FaultTimeLimit}
+	if len(names) == 1 {
+		for f.Kernel = range names {
+		}
+	}
+	return f
 }

@@ -51,6 +51,7 @@ type eventPresence struct {
 // eventKernel is a registered kernel.
 type eventKernel struct {
 	module uint64
+	name   string // the kernel's
 	ending bool
 	next   time.Duration // when to ask again whether it is gone
 }
@@ -82,7 +83,7 @@ func registerEventKernel(c *command, p *pending) error {
 		}
 		return err
 	}
-	x.eventKernels.registered[n] = &eventKernel{module: f.module}
+	x.eventKernels.registered[n] = &eventKernel{module: f.module, name: f.attrs.Name}
 	p.com.Value = [3]uint64{uint64(n), uint64(x.eventKernels.at), uint64(k.Entries)}
 	return nil
 }

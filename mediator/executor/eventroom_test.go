@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -226,8 +228,8 @@ func TestEventsOverstay(t *testing.T) {
 			t.Errorf("by kernel %v: ended too early", byKernel)
 		}
 		c.page.SetBill(ipc.Bill{Used: time.Minute + most + time.Millisecond})
-		if a.x.Step(suspended); a.x.poison != gpu.ErrTimeLimit {
-			t.Errorf("by kernel %v: ended with %v", byKernel, a.x.poison)
+		if a.x.Step(suspended); !errors.Is(a.x.poison, gpu.ErrTimeLimit) || !strings.Contains(a.x.lastFault, "in kernel ") {
+			t.Errorf("by kernel %v: ended with %q", byKernel, a.x.lastFault)
 		}
 	}
 }

@@ -347,7 +347,7 @@ func (j *job) left() bool {
 	case closing:
 		j.finish(abi.StatusOK)
 	case j.overLimit():
-		x.fail(gpu.ErrTimeLimit)
+		x.fail(&gpu.Fault{Kind: gpu.FaultTimeLimit, Kernel: j.fn.attrs.Name})
 		j.finish(x.status)
 	case !j.run.evicted && j.form.EarlyExit() && j.relaunch.Whole():
 		// Most launches end here, without copies that take as long as a short kernel. A persistent

@@ -317,7 +317,7 @@ func (x *Executor) endWhenHung(ctx context.Context, hung <-chan struct{}, end fu
 	case <-ctx.Done():
 	case <-hung:
 		x.do(func() {
-			x.fail(gpu.ErrTimeLimit)
+			x.fail(x.timeLimitFault())
 			x.report(end)
 		})
 	}
