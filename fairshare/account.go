@@ -58,7 +58,7 @@ func (a *accounts) sync(st *State) {
 // same weight: otherwise half a millisecond beside a weight of a million would become minutes when
 // that guest is gone.
 func (a *accounts) scale(st *State) {
-	sum, n := activeWeight(st)
+	sum, n := activeWeight(st), activeGuests(st)
 	if n == 0 || sum <= 0 {
 		return
 	}
@@ -77,15 +77,24 @@ func (a *accounts) scaleLead(acc *account, factor float64) {
 	acc.virtual = a.system + factor*(acc.virtual-a.system)
 }
 
-// activeWeight returns the sum of the active guests' weights, and their number.
-func activeWeight(st *State) (sum float64, n int) {
+// activeWeight returns the sum of the active guests' weights.
+func activeWeight(st *State) (sum float64) {
 	for i := range st.Guests {
 		if st.Guests[i].Active {
 			sum += st.Guests[i].Weight
+		}
+	}
+	return sum
+}
+
+// activeGuests returns the number of active guests.
+func activeGuests(st *State) (n int) {
+	for i := range st.Guests {
+		if st.Guests[i].Active {
 			n++
 		}
 	}
-	return sum, n
+	return n
 }
 
 // charge advances the virtual time of the guest at index i by GPU time that it used.
@@ -113,7 +122,7 @@ func (o *Options) threshold(st *State) float64 {
 // offer adds how much GPU time there was in some time. It counts only if at least two guests have
 // work: otherwise none is in another's way.
 func (a *accounts) offer(st *State, there, elapsed float64) {
-	if _, active := activeWeight(st); active < 2 {
+	if activeGuests(st) < 2 {
 		return
 	}
 	keep := math.Exp(-elapsed / float64(memory))
@@ -162,7 +171,7 @@ func (a *accounts) classify(st *State) {
 	}
 	level := waterFill(a.parts, a.weights, nil, a.demands, a.capacity())
 	equal := level // if all filled the GPU
-	if active, _ := activeWeight(st); active > 0 {
+	if active := activeWeight(st); active > 0 {
 		equal = a.capacity() / active
 		// If there is enough for all, no part is at the level. Each still has its own.
 		level = max(level, a.capacity()/active)
@@ -213,7 +222,7 @@ func (a *accounts) level(st *State) {
 // be ahead of the next one by all that it used.
 func (a *accounts) advanceSystem(st *State, waitedForOnly bool) {
 	least, most := math.Inf(1), math.Inf(-1)
-	_, active := activeWeight(st)
+	active := activeGuests(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		if !g.Active && (active > 0 || g.Used == 0 && g.Late == 0) {

@@ -36,7 +36,7 @@ func (b *bounded) weigh(st *State) {
 		sum += p
 		open = open || p == 0 && b.weights[i] > 0 && b.ceilings[i] > 0
 	}
-	if weight, _ := activeWeight(st); open && weight > 0 {
+	if weight := activeWeight(st); open && weight > 0 {
 		level = max(level, leastRest/weight)
 	}
 	for i := range st.Guests {

@@ -221,7 +221,7 @@ const leeway = 4
 func (q *fairQueue) decide(now time.Duration, st *State) {
 	q.evictor.newState()
 	hold, keep := q.thresholds(st)
-	_, active := activeWeight(st)
+	active := activeGuests(st)
 	for i := range st.Guests {
 		g := &st.Guests[i]
 		lead := q.lead(i)

@@ -152,26 +152,25 @@ func (c *Call) GraphGetEdgesV2(h Handle, from, to *Handle, data Pointer, count *
 	return r
 }
 
-// GraphNodeGetDependencies is cuGraphNodeGetDependencies.
-func (c *Call) GraphNodeGetDependencies(h Handle, out *Handle, count *uint64) Result {
+// neighbours gives the nodes that a node has edges from or to, as of says.
+func (c *Call) neighbours(h Handle, out *Handle, count *uint64, of func(*node) []*node) Result {
 	c.d.graphs.mu.Lock()
 	defer c.d.graphs.mu.Unlock()
 	n := c.node(h)
 	if n == nil {
 		return ErrorInvalidValue
 	}
-	return give(out, count, n.deps)
+	return give(out, count, of(n))
+}
+
+// GraphNodeGetDependencies is cuGraphNodeGetDependencies.
+func (c *Call) GraphNodeGetDependencies(h Handle, out *Handle, count *uint64) Result {
+	return c.neighbours(h, out, count, func(n *node) []*node { return n.deps })
 }
 
 // GraphNodeGetDependentNodes is cuGraphNodeGetDependentNodes.
 func (c *Call) GraphNodeGetDependentNodes(h Handle, out *Handle, count *uint64) Result {
-	c.d.graphs.mu.Lock()
-	defer c.d.graphs.mu.Unlock()
-	n := c.node(h)
-	if n == nil {
-		return ErrorInvalidValue
-	}
-	return give(out, count, n.next)
+	return c.neighbours(h, out, count, func(n *node) []*node { return n.next })
 }
 
 // GraphNodeGetDependenciesV2 is cuGraphNodeGetDependencies_v2.

@@ -9,8 +9,8 @@ import (
 )
 
 // Managed memory is page-locked memory of the process that kernels reach at its own addresses, so that
-// the program and kernels share it at any time. It stays where it is: advice and prefetches are kept
-// for those who ask, and change nothing else.
+// the program and kernels share it at any time. It stays where it is: advice and prefetches can be
+// queried, and change nothing else.
 
 // managedPage is what advice and prefetches apply to.
 const managedPage = 4096

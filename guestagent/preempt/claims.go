@@ -23,7 +23,7 @@ func (r *loop) claims(i int) bool {
 		return false
 	}
 	found := register(&in.Operands[0])
-	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	bits := lastWidth(in)
 	ends := slices.ContainsFunc(r.exits, func(x exit) bool {
 		is := func(a, b *ptx.Operand) bool {
 			return register(a) == found && r.invariant(b) && r.valueOf(b, bits, r.first) == mark
@@ -51,7 +51,7 @@ func (s *waitAnalysis) mark(i int) (linear, bool) {
 	if in.Opcode != "atom" || !in.Has("cas") || len(in.Operands) != 4 {
 		return linear{}, false
 	}
-	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	bits := lastWidth(in)
 	v := s.valueOf(&in.Operands[2], bits, i)
 	exact := bits > 0 && v.state == precise && v.lo == v.hi && v.lo > -maxBound && v.lo < maxBound
 	return v, exact && !slices.ContainsFunc(v.terms[:], func(t term) bool { return t.of != noQuantity && t.of < firstQuantity })

@@ -276,7 +276,7 @@ func (s *waitAnalysis) resultOf(i int) linear {
 	if len(ops) < 2 || register(&ops[0]) < 0 || len(in.Modifiers) == 0 || in.Has("sat") || in.Has("cc") {
 		return unknown
 	}
-	bits, signed := integer(in.Modifiers[len(in.Modifiers)-1])
+	bits, signed := lastWidth(in), hasSign(in.Modifiers[len(in.Modifiers)-1])
 	if bits == 0 {
 		return unknown
 	}
@@ -313,7 +313,7 @@ func (s *waitAnalysis) resultOf(i int) linear {
 
 // convert converts an integer of that many bits to type to.
 func convert(v linear, to string, bits int, signed bool) linear {
-	wide, _ := integer(to)
+	wide := width(to)
 	switch {
 	case v.state == bottom:
 		return v
@@ -344,17 +344,19 @@ func product(v, w linear, unsigned bool) linear {
 	return between(v.lo*w.lo, clampBound(min(v.hi, most)*min(w.hi, most)))
 }
 
-// integer returns the size of an integer type and whether it is signed; 0 for other types.
-func integer(m string) (bits int, signed bool) {
+// width returns the size of an integer type in bits; 0 for other types.
+func width(m string) int {
 	switch m {
-	case "u32", "b32":
-		return 32, false
-	case "s32":
-		return 32, true
-	case "u64", "b64":
-		return 64, false
-	case "s64":
-		return 64, true
+	case "u32", "b32", "s32":
+		return 32
+	case "u64", "b64", "s64":
+		return 64
 	}
-	return 0, false
+	return 0
 }
+
+// hasSign reports whether an integer type of one of these sizes has a sign.
+func hasSign(m string) bool { return m == "s32" || m == "s64" }
+
+// lastWidth returns the width of the last type that an instruction names.
+func lastWidth(in *ptx.Instr) int { return width(in.Modifiers[len(in.Modifiers)-1]) }

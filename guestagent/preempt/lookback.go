@@ -122,7 +122,7 @@ func ordered(in *ptx.Instr) bool {
 // bytes returns an upper bound of what a load reads.
 func bytes(in *ptx.Instr) int64 {
 	n := int64(16)
-	if bits, _ := integer(in.Modifiers[len(in.Modifiers)-1]); bits > 0 {
+	if bits := lastWidth(in); bits > 0 {
 		n = int64(bits / 8)
 	}
 	for m, times := range map[string]int64{"v2": 2, "v4": 4, "v8": 8} {
@@ -162,7 +162,7 @@ func (s *waitAnalysis) conditions(i int) []condition {
 		if op == "" {
 			continue
 		}
-		bits, signed := integer(test.Modifiers[1])
+		bits, signed := width(test.Modifiers[1]), hasSign(test.Modifiers[1])
 		value := s.valueOf(&test.Operands[1], bits, int(def[0]))
 		with, ok := s.valueOf(&test.Operands[2], bits, int(def[0])).constant()
 		if taken := d.Succs[0] == b; taken == last.Pred.Not {

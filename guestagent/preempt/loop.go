@@ -119,7 +119,7 @@ func comparison(in *ptx.Instr) string {
 	if in == nil || in.Opcode != "setp" || in.Guarded() || len(in.Operands) != 3 || len(in.Modifiers) != 2 {
 		return ""
 	}
-	if bits, _ := integer(in.Modifiers[1]); bits == 0 { // what is not a number does not equal itself
+	if bits := width(in.Modifiers[1]); bits == 0 { // what is not a number does not equal itself
 		return ""
 	}
 	op := in.Modifiers[0]
@@ -344,7 +344,7 @@ func (r *loop) trend(x int32) int64 {
 // scale returns trend t multiplied by a factor in the width of instruction in, or 0 if the product
 // is too large.
 func scale(in *ptx.Instr, t, by int64) int64 {
-	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	bits := lastWidth(in)
 	switch wide := bits == 64 || in.Has("wide"); {
 	case t == fromList:
 		return t
@@ -436,7 +436,7 @@ func integral(in *ptx.Instr) bool {
 	if len(in.Modifiers) == 0 || in.Has("sat") || in.Has("hi") {
 		return false
 	}
-	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	bits := lastWidth(in)
 	return bits > 0
 }
 
@@ -446,8 +446,8 @@ func widens(in *ptx.Instr) bool {
 	if len(in.Modifiers) != 2 {
 		return false
 	}
-	to, _ := integer(in.Modifiers[0])
-	from, _ := integer(in.Modifiers[1])
+	to := width(in.Modifiers[0])
+	from := width(in.Modifiers[1])
 	return from > 0 && to >= from
 }
 

@@ -64,7 +64,7 @@ func (r *loop) draws(i int) bool {
 	if in.Opcode != "atom" || !in.Has("add") || len(in.Operands) != 3 || !r.invariant(address(in)) || !r.soleAccess(i, flow.None) {
 		return false
 	}
-	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	bits := lastWidth(in)
 	by := r.valueOf(&in.Operands[2], bits, i)
 	if bits == 0 || !by.number() || by.lo < 1 || by.hi > maxBound || r.sourcesOf(&in.Operands[2])&fromPlane != 0 {
 		return false

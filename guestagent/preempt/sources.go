@@ -177,7 +177,7 @@ func (s *waitAnalysis) findSources() {
 func (s *waitAnalysis) resultSources(in *ptx.Instr, from sources) sources {
 	bits, any := 0, fromElsewhere
 	if len(in.Modifiers) > 0 {
-		bits, _ = integer(in.Modifiers[len(in.Modifiers)-1])
+		bits = lastWidth(in)
 	}
 	if bits == 64 {
 		any |= fromPointer

@@ -35,7 +35,7 @@ func isDraw(in *ptx.Instr) bool {
 		return false
 	}
 	by := &in.Operands[2]
-	bits, _ := integer(in.Modifiers[len(in.Modifiers)-1])
+	bits := lastWidth(in)
 	return bits > 0 && by.Kind == ptx.KindImm && by.Imm == ptx.ImmInt && by.Int() > 0 && by.Int() < 1<<(bits-1)
 }
 
@@ -87,6 +87,6 @@ func isWord(in *ptx.Instr) bool {
 	if len(in.Operands) != 2 || len(in.Modifiers) != 2 {
 		return false
 	}
-	bits, _ := integer(in.Modifiers[1])
+	bits := width(in.Modifiers[1])
 	return bits == 32
 }

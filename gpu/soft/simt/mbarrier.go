@@ -138,7 +138,7 @@ func mbarrierOp(c *compiler, in *ptx.Instr, m *mods) error {
 	return nil
 }
 
-// mbarrierWait compiles a wait: d is whether the phase that a lane names has completed.
+// mbarrierWait compiles a wait: it sets d for each lane whose phase, which the lane names, has completed.
 func mbarrierWait(c *compiler, p place, d operand, phase func(w *warp, lane int) uint64) {
 	c.memory(p, d, 8, true, func(w *warp, in *inst, data []byte) {
 		var done uint32
