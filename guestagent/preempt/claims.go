@@ -10,10 +10,10 @@ import (
 //
 // A claim is a compare-and-swap from a constant or parameter, the mark of a word that is free, in an
 // array that the kernel writes in no other way, at addresses that move on, and in a loop that ends
-// when it finds the mark: an insertion into a hash table or tree. A word without the mark never gets it back and never changes
-// again, so whatever makes the loop pass over a word stays as it is, and if other blocks claim words
-// there are only fewer to be found. So the loop waits for no block. A lock is no claim, since it is
-// given back.
+// when it finds the mark: an insertion into a hash table or tree. A word without the mark never gets
+// it back and never changes again, so whatever makes the loop pass over a word stays as it is, and
+// if other blocks claim words there are only fewer to be found. So the loop waits for no block. A
+// lock is no claim, since it is given back.
 
 // claims reports whether instruction i is a claim.
 func (r *loop) claims(i int) bool {

@@ -45,9 +45,9 @@ import (
 //   - A few attempts, each at another word.
 //
 // A function that calls itself does not wait by that if it synchronizes with nothing, for the same
-// reason as with walks. Locks do count: where a lock is awaited, nothing shows that its holder releases it. A wait that
-// counts is either proven to look back (lookback.go), or the kernel is refused. The list is short on
-// purpose; what is not on it may be sound, too.
+// reason as with walks. Locks do count: where a lock is awaited, nothing shows that its holder
+// releases it. A wait that counts is either proven to look back (lookback.go), or the kernel is
+// refused. The list is short on purpose; what is not on it may be sound, too.
 
 // None of this is asked of kernels that GCC made of a region in OpenMP or OpenACC, see offloaded.
 
