@@ -277,11 +277,11 @@ func hintsOf(pages []hints, attribute uint32, n int) []int32 {
 	all := func(is func(h *hints) bool) bool {
 		return !slices.ContainsFunc(pages, func(h hints) bool { return !is(&h) })
 	}
-	place := func(of func(h *hints) MemLocation) (l MemLocation) {
-		if l := of(&pages[0]); all(func(h *hints) bool { return of(h) == l }) {
-			return l
+	place := func(of func(h *hints) MemLocation) MemLocation {
+		if first := of(&pages[0]); all(func(h *hints) bool { return of(h) == first }) {
+			return first
 		}
-		return l
+		return MemLocation{}
 	}
 	preferred := place(func(h *hints) MemLocation { return h.preferred })
 	preloaded := place(func(h *hints) MemLocation { return h.preloaded })
