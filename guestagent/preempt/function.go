@@ -1,7 +1,6 @@
 package preempt
 
 import (
-	"strconv"
 	"strings"
 
 	"vgpud/ptx"
@@ -394,14 +393,9 @@ func hasName(raw string) bool {
 	return false
 }
 
-// parametersFit reports whether a kernel's parameters leave room for the launch's arguments. PTX
-// limits them to 4,352 bytes, and to 32,764 from version 8.1 and sm_70 on (§5.1.6.1).
+// parametersFit reports whether a kernel's parameters leave room for the launch's arguments.
 func parametersFit(m *ptx.Module, f *ptx.Func, bytes int) bool {
-	limit := int64(4352)
-	if !m.Version.Less(ptx.Version{Major: 8, Minor: 1}) && architecture(m) >= 70 {
-		limit = 32764
-	}
-	end := int64(0)
+	limit, end := m.MaxParamBytes(), int64(0)
 	for _, p := range f.Params {
 		a := int64(max(p.Alignment(), 1))
 		size := p.Size()
@@ -414,18 +408,4 @@ func parametersFit(m *ptx.Module, f *ptx.Func, bytes int) bool {
 		}
 	}
 	return (end+7)/8*8+int64(bytes) <= limit
-}
-
-// architecture returns the number in the module's target, such as 90 for sm_90a.
-func architecture(m *ptx.Module) int {
-	for _, t := range m.Target {
-		if digits, ok := strings.CutPrefix(t, "sm_"); ok {
-			n, err := strconv.Atoi(strings.TrimRight(digits, "abcdefghijklmnopqrstuvwxyz"))
-			if err != nil {
-				return 0 // an unknown architecture, to which the smaller limit applies
-			}
-			return n
-		}
-	}
-	return 0
 }

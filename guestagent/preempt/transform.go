@@ -257,7 +257,7 @@ func (k *kernel) noteIndex(list []ptx.Operand) {
 
 // hasWarpBarrier reports whether the module may use warp barriers.
 func (t *module) hasWarpBarrier() bool {
-	return !t.m.Version.Less(ptx.Version{Major: 6}) && architecture(t.m) >= 30
+	return !t.m.Version.Less(ptx.Version{Major: 6}) && t.m.Architecture() >= 30
 }
 
 // checkModule refuses kernels for reasons in the module around them.
@@ -267,8 +267,8 @@ func (k *kernel) checkModule() {
 	switch {
 	case t.m.AddressSize == 32:
 		e.refuse(UnsupportedInstruction, "32-bit addresses")
-	case t.m.Version.Less(ptx.Version{Major: 2}) || architecture(t.m) < 20:
-		e.refuse(UnsupportedInstruction, "PTX %d.%d for sm_%d has no barrier reductions or generic addresses", t.m.Version.Major, t.m.Version.Minor, architecture(t.m))
+	case t.m.Version.Less(ptx.Version{Major: 2}) || t.m.Architecture() < 20:
+		e.refuse(UnsupportedInstruction, "PTX %d.%d for sm_%d has no barrier reductions or generic addresses", t.m.Version.Major, t.m.Version.Minor, t.m.Architecture())
 	case t.names.Specials:
 		e.refuse(NameInUse, "the module declares the name of a special register")
 	case !parametersFit(t.m, e.fn, launchBytes):
@@ -320,7 +320,7 @@ func (k *kernel) checkModule() {
 			e.refuse(TooBig, "no static shared memory left for the task's number")
 		}
 	}
-	if len(e.rewrite) > 0 && (t.m.Version.Less(ptx.Version{Major: 6}) || architecture(t.m) < 70) {
+	if len(e.rewrite) > 0 && (t.m.Version.Less(ptx.Version{Major: 6}) || t.m.Architecture() < 70) {
 		e.refuseLoops(DivergentNamedBarrier, "threads of a warp don't meet one by one before sm_70 and PTX 6.0")
 	}
 	for _, b := range e.rewrite {

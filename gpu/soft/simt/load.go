@@ -258,22 +258,18 @@ func (l *loader) attributes(k *Kernel, f *ptx.Func, where map[*ptx.Var]uint64) e
 		a.ReqBlock = d
 	}
 	a.ConstBytes = l.image.constBytes
-	a.PTXVersion = 10*l.prog.Module.Version.Major + l.prog.Module.Version.Minor
-	if len(l.prog.Module.Target) > 0 {
-		fmt.Sscanf(l.prog.Module.Target[0], "sm_%d", &a.BinaryVersion)
-	}
+	m := l.prog.Module
+	a.PTXVersion, a.BinaryVersion = 10*m.Version.Major+m.Version.Minor, m.Architecture()
+	most := uint64(m.MaxParamBytes())
 	for _, v := range f.Params {
-		n, ok := sizeOf(v, maxParamBytes)
-		if !ok || a.ParamBytes+n > maxParamBytes {
-			return fmt.Errorf("kernel %s: parameters of more than %d bytes: %w", f.Name, maxParamBytes, gpu.ErrInvalidModule)
-		}
+		n, ok := sizeOf(v, most)
 		at := alignUp(a.ParamBytes, uint64(max(v.Alignment(), 1)))
+		if !ok || at+n > most {
+			return fmt.Errorf("kernel %s: parameters of more than %d bytes, the most in PTX %d.%d: %w", f.Name, most, m.Version.Major, m.Version.Minor, gpu.ErrInvalidModule)
+		}
 		a.Params = append(a.Params, gpu.Param{Offset: at, Size: n})
 		a.ParamBytes = at + n
 		where[v] = at
 	}
 	return nil
 }
-
-// maxParamBytes is the maximum size of a kernel's parameters (PTX ISA 8.1: 32,764).
-const maxParamBytes = 32764
