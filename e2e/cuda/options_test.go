@@ -32,7 +32,7 @@ func TestNvccOptions(t *testing.T) {
 		{"products and sums in one", "a.cu", []string{"-O2 -ptx a.cu -o a.ptx"}, "fma.rn.f32", ""},
 		{
 			"what is about machine code", "a.cu",
-			[]string{"-maxrregcount 32 -Xptxas -v -lineinfo --threads 2 -diag-suppress 177 -ccbin g++ -res-usage -cudart shared -G a.cu -o a -lcudadevrt -lcudart_static"},
+			[]string{"-maxrregcount 32 -Xptxas -v -lineinfo --threads 2 -diag-suppress 177 -ccbin g++ -res-usage -cudart shared -G a.cu -o a -lcudadevrt -lcudart_static -lnvToolsExt"},
 			"libcudart.so.12", "",
 		},
 	} {

@@ -38,7 +38,15 @@
 #include "nv_mathf.h"
 #include "nv_special.h"
 
+/* The compiler's votes and shuffles without a mask are instructions that GPUs since sm_70 lack:
+ * intrinsics.h has them instead. */
+#define __all vgpu_unused_all
+#define __any vgpu_unused_any
+#define __ballot vgpu_unused_ballot
 #include <__clang_cuda_device_functions.h>
+#undef __all
+#undef __any
+#undef __ballot
 #include <__clang_cuda_math.h>
 
 typedef unsigned int cuuint32_t;
@@ -85,7 +93,15 @@ VGPU_BUILTIN(gridDim)
 #define __reduce_or_sync vgpu_unused_reduce_or
 #define __reduce_and_sync vgpu_unused_reduce_and
 #define __reduce_xor_sync vgpu_unused_reduce_xor
+#define __shfl vgpu_unused_shfl
+#define __shfl_up vgpu_unused_shfl_up
+#define __shfl_down vgpu_unused_shfl_down
+#define __shfl_xor vgpu_unused_shfl_xor
 #include <__clang_cuda_intrinsics.h>
+#undef __shfl
+#undef __shfl_up
+#undef __shfl_down
+#undef __shfl_xor
 #undef __reduce_add_sync
 #undef __reduce_min_sync
 #undef __reduce_max_sync

@@ -7,4 +7,10 @@
 #include "cuda_runtime.h"
 #endif
 
+/* NVTX's own switch. Where it is off, CCCL does not wrap NVTX in C++, for which nvToolsExt.h has too
+ * little. */
+#ifndef NVTX_DISABLE
+#define NVTX_DISABLE
+#endif
+
 #endif

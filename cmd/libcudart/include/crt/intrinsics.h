@@ -143,6 +143,32 @@ VGPU_REDUCE(xor, unsigned, "b32")
 #undef VGPU_REDUCE
 #endif
 
+/* Votes and shuffles as programs before CUDA 9 have them, without a mask: among the lanes that are
+ * there. */
+VGPU_DEVICE int __all(int p) { return __all_sync(__activemask(), p); }
+VGPU_DEVICE int __any(int p) { return __any_sync(__activemask(), p); }
+VGPU_DEVICE unsigned __ballot(int p) { return __ballot_sync(__activemask(), p); }
+#define VGPU_SHUFFLE(name, T, lane_t)                                                              \
+    VGPU_DEVICE T name(T v, lane_t lane, int width = warpSize)                                     \
+    {                                                                                              \
+        return name##_sync(__activemask(), v, lane, width);                                        \
+    }
+#define VGPU_SHUFFLES(T)                                                                           \
+    VGPU_SHUFFLE(__shfl, T, int)                                                                   \
+    VGPU_SHUFFLE(__shfl_up, T, unsigned)                                                           \
+    VGPU_SHUFFLE(__shfl_down, T, unsigned)                                                         \
+    VGPU_SHUFFLE(__shfl_xor, T, int)
+VGPU_SHUFFLES(int)
+VGPU_SHUFFLES(unsigned)
+VGPU_SHUFFLES(long)
+VGPU_SHUFFLES(unsigned long)
+VGPU_SHUFFLES(long long)
+VGPU_SHUFFLES(unsigned long long)
+VGPU_SHUFFLES(float)
+VGPU_SHUFFLES(double)
+#undef VGPU_SHUFFLES
+#undef VGPU_SHUFFLE
+
 #undef VGPU_DEVICE
 
 #endif
