@@ -126,7 +126,7 @@ func (s *Service) follow(g *guest) {
 	defer s.noteEnd(g)
 	defer close(g.gone)
 	defer g.answers.stop()
-	ended := g.receive(s.log, func(m *ipc.Message) {
+	ended := g.receive(s.log, s.clock, func(m *ipc.Message) {
 		switch m.Kind {
 		case ipc.KindTask, ipc.KindTaskGone, ipc.KindLeft, ipc.KindWants, ipc.KindGrow:
 			s.handleTask(g, m)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"os"
+	"slices"
 	"sync"
 
 	"vgpud/mediator/ipc"
@@ -39,6 +40,14 @@ func (a *answers) addLend(l ipc.Lend, refusal bool) {
 		a.lends = append(a.lends, l)
 	}
 	a.notify()
+}
+
+// forgetLends has a guest's process be told nothing more of a spare executor that is gone. Otherwise
+// one that has spares come and go, and reads nothing, would have the daemon keep an answer for each.
+func (a *answers) forgetLends(number uint64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lends = slices.DeleteFunc(a.lends, func(l ipc.Lend) bool { return l.Number == number })
 }
 
 // lendAgain is addLend for what was due before all others.

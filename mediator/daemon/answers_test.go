@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"testing"
 
 	"vgpud/mediator/api"
@@ -92,6 +93,41 @@ func TestFailedAnswerIsKept(t *testing.T) {
 	a.add(first, true)
 	if all := a.take(); len(all) != 1 || all[0].body != second {
 		t.Errorf("due: %+v", all)
+	}
+}
+
+// TestLendsAreBounded: a guest's process that has spare executors come and go, and reads nothing, makes
+// the daemon keep no more than what is due about those that are there.
+func TestLendsAreBounded(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0")
+	d.floating("a")
+	g := d.guest("a")
+	g.answers.mu.Lock()
+	g.answers.telling = true // as while its process does not read
+	g.answers.mu.Unlock()
+	send := func(kind ipc.Kind, number uint64) {
+		m, err := ipc.NewMessage(kind, ipc.Spare{Number: number})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.service.handleSpare(g, &m)
+	}
+	lent := 0
+	const numbers = 100_000 // of real executors, which are counted from 1
+	for n := range uint64(1000) {
+		send(ipc.KindSpare, numbers+n)
+		d.service.tasks.locked(func(tt *tasks.Table) { lent, _ = tt.Lent(0) })
+		if lent != 1 {
+			t.Fatalf("%d spare executors have memory", lent)
+		}
+		send(ipc.KindSpareGone, numbers+n)
+	}
+	send(ipc.KindSpare, 2*numbers)
+	g.answers.mu.Lock()
+	due := slices.Clone(g.answers.lends)
+	g.answers.mu.Unlock()
+	if len(due) == 0 || len(due) > maxLends || due[len(due)-1] != (ipc.Lend{Number: 2 * numbers, Lent: true}) {
+		t.Errorf("%d answers are due, the last %+v", len(due), due[max(0, len(due)-1):])
 	}
 }
 

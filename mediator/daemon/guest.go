@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"vgpud/clock"
 	"vgpud/gpu"
+	"vgpud/internal/tokenbucket"
 	"vgpud/mediator/api"
 	"vgpud/mediator/budget"
 	"vgpud/mediator/events"
@@ -146,14 +149,28 @@ func (k *savedState) withSpecOf(m *ipc.Message) (*savedState, error) {
 // maxMalformed is how many messages a guest's process may send that can't be read.
 const maxMalformed = 16
 
+// A guest's process sends what follows contexts and channels, at most some 700 messages a second.
+// Each may have the daemon decide anew, which all guests share, or save what is granted. So a process
+// that sends more is read no faster than one message every messageEvery, after messageBurst at once.
+const (
+	messageEvery = time.Millisecond
+	messageBurst = 4096
+)
+
 // receive receives messages until the guest's process ends, of which the end of its connection is
 // the last sign, or until this daemon closes the connection. It reports whether the process has
 // ended. handle is called with messages about the handles of contexts, and about contexts and
 // channels that came or went.
-func (g *guest) receive(log *slog.Logger, handle func(*ipc.Message)) (ended bool) {
+func (g *guest) receive(log *slog.Logger, c clock.Clock, handle func(*ipc.Message)) (ended bool) {
 	malformed := 0
+	pace := tokenbucket.Bucket{Every: messageEvery, Burst: messageBurst}
 	for {
+		at := pace.Next(c.Now())
+		if err := c.WaitUntil(context.Background(), at); err != nil {
+			log.Error("read a guest's messages at a pace", "guest", g.spec.Name, "err", err)
+		}
 		m, err := g.conn.Receive()
+		pace.Take(c.Now())
 		switch {
 		case errors.Is(err, io.EOF):
 			return true

@@ -2,10 +2,12 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,7 +61,9 @@ func TestMalformedMessages(t *testing.T) {
 			received := make(chan ipc.Kind, 2)
 			g := &guest{conn: conn, process: cmd.Process}
 			left := make(chan bool, 1)
-			go func() { left <- g.receive(slog.New(slog.DiscardHandler), func(m *ipc.Message) { received <- m.Kind }) }()
+			go func() {
+				left <- g.receive(slog.New(slog.DiscardHandler), clock.Real{}, func(m *ipc.Message) { received <- m.Kind })
+			}()
 			if first, second := <-received, <-received; first != ipc.KindHandles || second != ipc.KindChanged {
 				t.Errorf("received %s and %s", first, second)
 			}
@@ -76,6 +80,64 @@ func TestMalformedMessages(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFloodOfMessages: a guest's process that sends messages without end is read at a bounded pace.
+func TestFloodOfMessages(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := ipc.FromFile(os.NewFile(uintptr(fds[0]), "link"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	const more = 3
+	sent := make(chan error, 1)
+	go func() {
+		var err error
+		for range messageBurst + more {
+			if _, err = unix.Write(fds[1], []byte(`{"kind":"changed"}`)); err != nil {
+				break
+			}
+		}
+		sent <- errors.Join(err, unix.Close(fds[1]))
+	}()
+	var c clock.Sim
+	var handled atomic.Int64
+	g := &guest{conn: conn}
+	left := make(chan bool, 1)
+	go func() {
+		left <- g.receive(slog.New(slog.DiscardHandler), &c, func(*ipc.Message) { handled.Add(1) })
+	}()
+	for i := range int64(more + 1) { // its end is read like a message
+		select {
+		case <-left:
+			t.Fatalf("%d messages were handled at once", handled.Load())
+		case <-waits(&c):
+		}
+		if n := handled.Load(); n != messageBurst+i {
+			t.Fatalf("%d messages after %d periods, want %d", n, i, messageBurst+i)
+		}
+		c.Advance(messageEvery)
+	}
+	if !<-left {
+		t.Error("its end is not known")
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}
+
+// waits returns a channel that is closed once somebody waits on a clock.
+func waits(c *clock.Sim) <-chan struct{} {
+	w := make(chan struct{})
+	go func() {
+		defer close(w)
+		c.AwaitWaiters(1)
+	}()
+	return w
 }
 
 // counted is a log that counts its records.

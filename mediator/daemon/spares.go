@@ -48,6 +48,7 @@ func (s *Service) handleSpare(g *guest, m *ipc.Message) {
 		return
 	case m.Kind == ipc.KindSpareGone:
 		s.tasks.locked(func(t *tasks.Table) { t.SpareGone(x.Guest, x.Number) })
+		g.answers.forgetLends(x.Number)
 		s.tasks.notify() // a task may wait for its memory
 		return
 	}

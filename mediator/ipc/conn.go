@@ -163,6 +163,20 @@ func (c *Conn) Send(m Message) error {
 	return nil
 }
 
+// Unread returns how much of the kernel's memory, in bytes, sent messages take that the other end has
+// not received. Each takes more than its own length.
+func (c *Conn) Unread() (n int, err error) {
+	raw, err := c.c.SyscallConn()
+	if err == nil {
+		cerr := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+		err = errors.Join(err, cerr)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("see how many messages are unread: %w", err)
+	}
+	return n, nil
+}
+
 // ReceiveWithin is Receive with a time limit. After d it fails with os.ErrDeadlineExceeded.
 func (c *Conn) ReceiveWithin(d time.Duration) (Message, error) {
 	if err := c.c.SetReadDeadline(time.Now().Add(d)); err != nil {

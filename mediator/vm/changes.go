@@ -24,6 +24,10 @@ func (c *control) notifyChange() {
 	}
 }
 
+// maxUnread is how much of the kernel's memory, in bytes, unread messages may take if a daemon is to be
+// told of changes. It is some twenty messages, a tenth of what there is room for.
+const maxUnread = 16 << 10
+
 // sendChanges sends the daemons the changes until ctx ends, the first at once.
 func (c *control) sendChanges(ctx context.Context) {
 	for {
@@ -32,11 +36,28 @@ func (c *control) sendChanges(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		c.mu.Lock()
-		c.broadcast(func(conn *ipc.Conn) error { return conn.Send(ipc.Message{Kind: ipc.KindChanged}) })
-		c.mu.Unlock()
-		if clock.Sleep(ctx, c.clock, changesEvery) != nil {
-			return
+		for told := false; !told; {
+			told = c.tellChanges()
+			if clock.Sleep(ctx, c.clock, changesEvery) != nil {
+				return
+			}
 		}
 	}
+}
+
+// tellChanges sends the daemons one message for all changes, and reports whether all have it. One
+// that does not read gets it later. Otherwise a daemon that stands still for a few seconds would have
+// no room for messages that it must not miss, and its connection would end, and with it the guest.
+func (c *control) tellChanges() (all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	all = true
+	c.broadcast(func(conn *ipc.Conn) error {
+		if n, err := conn.Unread(); err == nil && n > maxUnread {
+			all = false
+			return nil
+		}
+		return conn.Send(ipc.Message{Kind: ipc.KindChanged})
+	})
+	return all
 }

@@ -110,3 +110,35 @@ func TestChangesAreBatched(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestChangesWhileTheDaemonStandsStill: a daemon that reads nothing while channels come and go has its
+// connection afterwards, room for messages that matter, and the last change.
+func TestChangesWhileTheDaemonStandsStill(t *testing.T) {
+	c, l := newControl(t)
+	path := l.Addr().String()
+	serveControl(t, c, l)
+	daemon := dialAsDaemon(t, path)
+	now := c.clock.(*clock.Sim)
+	for range 2000 { // ten seconds
+		c.notifyChange()
+		now.AwaitWaiters(1)
+		now.Advance(changesEvery)
+	}
+	c.addHandles(contextHandles{ipc.Handles{Slot: 5}, nil})
+	changes := 0
+	for m := (ipc.Message{}); m.Kind != ipc.KindHandles; changes++ {
+		var err error
+		if m, err = receive(daemon); err != nil {
+			t.Fatalf("after %d messages: %v", changes, err)
+		}
+	}
+	if changes < 2 || changes > 100 {
+		t.Errorf("%d messages, and one about handles", changes-1)
+	}
+	now.AwaitWaiters(1)
+	now.Advance(changesEvery)
+	wantMessage(t, daemon, ipc.KindChanged, "the changes that it was not told of")
+	if err := daemon.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"vgpud/clock"
+	"vgpud/internal/tokenbucket"
 	"vgpud/mediator/ipc"
 	"vgpud/mediator/vgpu"
 	"vgpud/mediator/vgpu/abi"
@@ -46,11 +47,11 @@ type executors struct {
 	whereabouts [ipc.MaxContexts]atomic.Uint32
 	kicked      [ipc.MaxContexts]atomic.Bool
 	faults      [ipc.MaxContexts]string
-	starts      [ipc.MaxContexts]bucket // of each slot's executors
-	allStarts   bucket
-	growths     bucket          // of the guest's requests for more memory
-	drained     map[string]bool // GPUs on which no executor starts, by name: see drain
-	spare       *spare          // nil: the guest has none
+	starts      [ipc.MaxContexts]tokenbucket.Bucket // of each slot's executors
+	allStarts   tokenbucket.Bucket
+	growths     tokenbucket.Bucket // of the guest's requests for more memory
+	drained     map[string]bool    // GPUs on which no executor starts, by name: see drain
+	spare       *spare             // nil: the guest has none
 	lastSpare   uint64
 	closed      bool // no spare executor starts any more
 	ended       sync.WaitGroup
@@ -73,10 +74,10 @@ const (
 func newExecutors(spec ipc.Spec, page *ipc.ControlPage, command func() *exec.Cmd, c clock.Clock, log *slog.Logger) *executors {
 	b := &executors{spec: spec, page: page, pages: []*ipc.ControlPage{page}, command: command, clock: c, log: log}
 	b.active = func(pid int) time.Duration { return activeTime("/proc", pid) }
-	b.allStarts = bucket{every: allStartsEvery, burst: ipc.MaxContexts}
-	b.growths = bucket{every: growthEvery, burst: growthBurst}
+	b.allStarts = tokenbucket.Bucket{Every: allStartsEvery, Burst: ipc.MaxContexts}
+	b.growths = tokenbucket.Bucket{Every: growthEvery, Burst: growthBurst}
 	for i := range b.starts {
-		b.starts[i] = bucket{every: startEvery, burst: 1}
+		b.starts[i] = tokenbucket.Bucket{Every: startEvery, Burst: 1}
 	}
 	return b
 }
@@ -251,10 +252,10 @@ func (b *executors) awaitStart(ctx context.Context, slot int) error {
 	for {
 		now := b.clock.Now()
 		b.mu.Lock()
-		at := b.starts[slot].next(b.allStarts.next(now))
+		at := b.starts[slot].Next(b.allStarts.Next(now))
 		if at == now {
-			b.starts[slot].take(now)
-			b.allStarts.take(now)
+			b.starts[slot].Take(now)
+			b.allStarts.Take(now)
 		}
 		b.mu.Unlock()
 		if at == now {
@@ -271,9 +272,9 @@ func (b *executors) awaitGrowth(ctx context.Context) error {
 	for {
 		now := b.clock.Now()
 		b.mu.Lock()
-		at := b.growths.next(now)
+		at := b.growths.Next(now)
 		if at == now {
-			b.growths.take(now)
+			b.growths.Take(now)
 		}
 		b.mu.Unlock()
 		if at == now {

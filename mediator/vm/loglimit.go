@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"vgpud/clock"
+	"vgpud/internal/tokenbucket"
 )
 
 // A guest can repeat the events behind a log message as often as it likes.
@@ -40,7 +41,7 @@ type messageLimits struct {
 
 // messageLimit is the limit of one message.
 type messageLimit struct {
-	bucket bucket
+	bucket tokenbucket.Bucket
 	more   uint64 // dropped since the last that was passed on
 }
 
@@ -55,15 +56,15 @@ func (s *messageLimits) allow(message string) (more uint64, ok bool) {
 			message = ""
 		}
 		if w = s.of[message]; w == nil {
-			w = &messageLimit{bucket: bucket{every: messageEvery, burst: messageBurst}}
+			w = &messageLimit{bucket: tokenbucket.Bucket{Every: messageEvery, Burst: messageBurst}}
 			s.of[message] = w
 		}
 	}
-	if w.bucket.next(now) > now {
+	if w.bucket.Next(now) > now {
 		w.more++
 		return 0, false
 	}
-	w.bucket.take(now)
+	w.bucket.Take(now)
 	more, w.more = w.more, 0
 	return more, true
 }
