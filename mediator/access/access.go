@@ -8,8 +8,10 @@ package access
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"strconv"
+	"strings"
 )
 
 // Role is what a caller may do. A greater role may do all that a smaller one may.
@@ -83,6 +85,22 @@ func (c Caller) String() string {
 	default:
 		return "unknown"
 	}
+}
+
+// Who returns what a caller's requests are counted by: all processes of a user are one, as are all
+// connections with one certificate, or from one address without either.
+func (c Caller) Who() string {
+	switch {
+	case c.Process != nil:
+		return fmt.Sprintf("uid %d", c.Process.UID)
+	case c.Certificate != "":
+		return "certificate " + plain(c.Certificate)
+	}
+	host, _, err := net.SplitHostPort(c.Address)
+	if err != nil {
+		host = c.Address
+	}
+	return strings.TrimSpace(c.Part + " " + host)
 }
 
 // plain returns s as it is if that can't be mistaken for more than a name, and quoted otherwise.

@@ -189,3 +189,21 @@ func TestCallersAreOneLine(t *testing.T) {
 		}
 	}
 }
+
+// TestWho: requests are counted by user, certificate or address, whatever the process or the port.
+func TestWho(t *testing.T) {
+	for _, c := range []struct {
+		caller Caller
+		want   string
+	}{
+		{Caller{Process: &Process{PID: 7, UID: 1000, User: "ann"}}, "uid 1000"},
+		{Caller{Certificate: "CN=ann", Serial: "1", Address: "10.0.0.1:5000"}, "certificate CN=ann"},
+		{Caller{Part: "the page", Address: "127.0.0.1:5000"}, "the page 127.0.0.1"},
+		{Caller{Address: "[::1]:5000"}, "::1"},
+		{Caller{Address: "@"}, "@"},
+	} {
+		if got := c.caller.Who(); got != c.want {
+			t.Errorf("%+v: %q, want %q", c.caller, got, c.want)
+		}
+	}
+}

@@ -18,9 +18,11 @@ import (
 const (
 	// heartbeatEvery is how often a stream without events shows that it is alive.
 	heartbeatEvery = 15 * time.Second
-	// maxStreams is how many streams there are at a time, of which viewers have maxViewerStreams.
+	// maxStreams is how many streams there are at a time, of which viewers have maxViewerStreams, and
+	// each of them maxStreamsEach.
 	maxStreams       = 64
 	maxViewerStreams = 48
+	maxStreamsEach   = 16
 )
 
 // streamWriteLimit is how long a reader of a stream may take to make room for an event. It is a
@@ -32,29 +34,45 @@ const missedKind = "missed"
 
 // streams counts the streams of events.
 type streams struct {
-	mu   sync.Mutex
-	open int
+	mu      sync.Mutex
+	open    int
+	viewers map[string]int // by [Who]
 }
 
-// begin admits a stream of a caller with the role; end must be called after it.
-func (s *streams) begin(r access.Role) error {
+// begin admits a stream of a caller. end must be called after it.
+func (s *streams) begin(c access.Caller) (end func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	limit := maxStreams
-	if r < access.Operator {
-		limit = maxViewerStreams
+	limit, who := maxStreams, ""
+	if c.Role < access.Operator {
+		limit, who = maxViewerStreams, c.Who()
 	}
-	if s.open >= limit {
-		return fmt.Errorf("there are %d streams of events, and role %v may have no more: close one, or ask without \"Accept: text/event-stream\": %w", s.open, r, ErrBusy)
+	switch {
+	case s.open >= limit:
+		return nil, fmt.Errorf("there are %d streams of events, and role %v may have no more: close one, or ask without \"Accept: text/event-stream\": %w", s.open, c.Role, ErrBusy)
+	case who != "" && s.viewers[who] >= maxStreamsEach:
+		return nil, fmt.Errorf("%s has %d streams of events, as many as one viewer may have: close one, or ask without \"Accept: text/event-stream\": %w", who, maxStreamsEach, ErrBusy)
 	}
 	s.open++
-	return nil
+	if who != "" {
+		if s.viewers == nil {
+			s.viewers = make(map[string]int)
+		}
+		s.viewers[who]++
+	}
+	return func() { s.end(who) }, nil
 }
 
-func (s *streams) end() {
+func (s *streams) end(who string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
+	if who == "" {
+		return
+	}
+	if s.viewers[who]--; s.viewers[who] == 0 {
+		delete(s.viewers, who)
+	}
 }
 
 // serveEvents answers with the events that are kept and, if the client accepts a stream of
@@ -73,11 +91,12 @@ func (s *handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 		write(w, s.o.Log, http.StatusOK, all)
 		return
 	}
-	if err := s.streams.begin(callerOf(r).Role); err != nil {
+	end, err := s.streams.begin(callerOf(r))
+	if err != nil {
 		s.refuse(w, err)
 		return
 	}
-	defer s.streams.end()
+	defer end()
 	if err := s.stream(w, r.Context(), since); err != nil {
 		s.o.Log.Debug("a stream of events ends", "by", callerOf(r), "err", err)
 		// The connection ends with the stream: what is still buffered for a slow reader is dropped.

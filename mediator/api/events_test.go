@@ -182,28 +182,53 @@ func TestSlowReadersAreDropped(t *testing.T) {
 	}
 }
 
-// TestStreamsAreBounded: viewers can't take all streams.
+// TestStreamsAreBounded: viewers can't take all streams, and one viewer can't take all of theirs.
 func TestStreamsAreBounded(t *testing.T) {
 	var s streams
-	for range maxViewerStreams {
-		if err := s.begin(access.Viewer); err != nil {
+	var ends []func()
+	open := func(c access.Caller, times int) error {
+		for range times {
+			end, err := s.begin(c)
+			if err != nil {
+				return err
+			}
+			ends = append(ends, end)
+		}
+		return nil
+	}
+	viewer := func(uid uint32, pid int) access.Caller {
+		return access.Caller{Role: access.Viewer, Process: &access.Process{UID: uid, PID: pid}}
+	}
+	for uid := range uint32(maxViewerStreams / maxStreamsEach) {
+		if err := open(viewer(uid, 1), maxStreamsEach); err != nil {
 			t.Fatal(err)
 		}
+		if uid > 0 {
+			continue
+		}
+		if err := open(viewer(uid, 2), 1); !errors.Is(err, ErrBusy) {
+			t.Errorf("another of the same viewer's: %v", err)
+		}
 	}
-	if err := s.begin(access.Viewer); !errors.Is(err, ErrBusy) {
+	if err := open(viewer(1000, 1), 1); !errors.Is(err, ErrBusy) {
 		t.Errorf("another viewer: %v", err)
 	}
-	for range maxStreams - maxViewerStreams {
-		if err := s.begin(access.Operator); err != nil {
-			t.Fatal(err)
-		}
+	operator := access.Caller{Role: access.Operator, Process: &access.Process{}}
+	if err := open(operator, maxStreams-maxViewerStreams); err != nil {
+		t.Fatal(err)
 	}
-	if err := s.begin(access.Operator); !errors.Is(err, ErrBusy) {
+	if err := open(operator, 1); !errors.Is(err, ErrBusy) {
 		t.Errorf("another operator: %v", err)
 	}
-	s.end()
-	if err := s.begin(access.Operator); err != nil {
+	ends[0]()
+	if err := open(operator, 1); err != nil {
 		t.Errorf("after one ended: %v", err)
+	}
+	for _, end := range ends[1:] {
+		end()
+	}
+	if s.open != 0 || len(s.viewers) != 0 {
+		t.Errorf("after all ended: %d, %v", s.open, s.viewers)
 	}
 }
 

@@ -184,6 +184,16 @@ func callerOf(r *http.Request) access.Caller {
 	return c
 }
 
+// Who returns what a request is counted by: its caller if the API allowed it, else the address that
+// it comes from.
+func Who(r *http.Request) string {
+	c := callerOf(r)
+	if c.Role == access.None {
+		c.Address = r.RemoteAddr
+	}
+	return c.Who()
+}
+
 // allow serves requests of callers with the role, and refuses those of others.
 func (s *handler) allow(role access.Role, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {

@@ -20,7 +20,7 @@ import (
 func newMetrics(h api.Host) http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return exposition.Handler(source{h}, own)
+	return exposition.Handler(source{h}, own, api.Who)
 }
 
 // healthPath is the path of the health page beside /metrics.

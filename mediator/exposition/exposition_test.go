@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -141,7 +142,7 @@ func TestTextStops(t *testing.T) {
 func TestHandler(t *testing.T) {
 	own := prometheus.NewRegistry()
 	own.MustRegister(collectors.NewGoCollector())
-	h := Handler(many(1000), own)
+	h := Handler(many(1000), own, address)
 	for name, c := range map[string]struct {
 		accept, encoding, query string
 		wantType                string
@@ -191,7 +192,11 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-// TestHandlerRefusesMany: beyond eight requests at a time, one is told to come again.
+// address returns where a request comes from.
+func address(r *http.Request) string { return r.RemoteAddr }
+
+// TestHandlerRefusesMany: beyond eight requests at a time, and three of one sender, one is told to come
+// again.
 func TestHandlerRefusesMany(t *testing.T) {
 	f := NewFamily(Gauge, "a", "Help.")
 	inside, leave := make(chan bool), make(chan bool)
@@ -199,25 +204,39 @@ func TestHandlerRefusesMany(t *testing.T) {
 		inside <- true
 		<-leave
 		to.Sample(f, With(), 1)
-	}}, prometheus.NewRegistry())
+	}}, prometheus.NewRegistry(), address)
+	ask := func(sender string) int {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequest("GET", "/metrics", nil)
+		r.RemoteAddr = sender
+		h.ServeHTTP(w, r)
+		return w.Code
+	}
 	done := make(chan int)
-	for range maxRequests {
-		go func() {
-			w := httptest.NewRecorder()
-			h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-			done <- w.Code
-		}()
+	senders := []string{"a", "a", "a", "b", "b", "b", "c", "d"}
+	for i, sender := range senders {
+		if i == maxRequestsEach {
+			if code := ask("a"); code != 503 {
+				t.Errorf("one more of a sender: status %d, want 503", code)
+			}
+		}
+		go func() { done <- ask(sender) }()
 		<-inside
 	}
-	w := httptest.NewRecorder()
-	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
-	if w.Code != 503 {
-		t.Errorf("one more: status %d, want 503", w.Code)
+	if code := ask("e"); code != 503 {
+		t.Errorf("one more: status %d, want 503", code)
 	}
 	close(leave)
-	for range maxRequests {
+	for range senders {
 		if code := <-done; code != 200 {
 			t.Errorf("status %d, want 200", code)
+		}
+	}
+	for range maxRequestsEach { // all places are free again
+		go func() { done <- ask("a") }()
+		<-inside
+		if code := <-done; code != 200 {
+			t.Errorf("later: status %d, want 200", code)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package exposition
 import (
 	"fmt"
 	"net/http"
+	"sync"
 
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
@@ -11,13 +12,18 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
-// maxRequests is the number of requests that are answered at a time.
-const maxRequests = 8
+// maxRequests is the number of requests that are answered at a time, of which each sender has
+// maxRequestsEach: one that reads slowly keeps others from none.
+const (
+	maxRequests     = 8
+	maxRequestsEach = 3
+)
 
 // Handler returns a handler of requests for a source's series and those of a program's own registry.
 // It answers in Prometheus' text format, or in what else client_golang knows if a request prefers that
-// or chooses series by name, and compresses the answer where the request allows it.
-func Handler(s Source, own prometheus.Gatherer) http.Handler {
+// or chooses series by name, and compresses the answer where the request allows it. who returns the
+// sender of a request.
+func Handler(s Source, own prometheus.Gatherer, who func(*http.Request) string) http.Handler {
 	described := prometheus.NewRegistry()
 	described.MustRegister(Collector(s))
 	others := promhttp.HandlerFor(prometheus.Gatherers{own, described}, promhttp.HandlerOpts{DisableCompression: true})
@@ -25,15 +31,14 @@ func Handler(s Source, own prometheus.Gatherer) http.Handler {
 	if err != nil {
 		panic(err) // the options are constant
 	}
-	inFlight := make(chan struct{}, maxRequests)
+	var answering inFlight
 	return compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case inFlight <- struct{}{}:
-			defer func() { <-inFlight }()
-		default:
-			http.Error(w, fmt.Sprintf("%d requests for metrics are being answered; try again later", maxRequests), http.StatusServiceUnavailable)
+		sender := who(r)
+		if problem := answering.begin(sender); problem != "" {
+			http.Error(w, problem, http.StatusServiceUnavailable)
 			return
 		}
+		defer answering.end(sender)
 		format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...)
 		if format.FormatType() != expfmt.TypeTextPlain || r.URL.Query().Has("name[]") {
 			others.ServeHTTP(w, r)
@@ -55,4 +60,38 @@ func Handler(s Source, own prometheus.Gatherer) http.Handler {
 		s.Collect(text)
 		text.Flush() // an error says that the reader left
 	}))
+}
+
+// inFlight counts the requests that are being answered.
+type inFlight struct {
+	mu   sync.Mutex
+	all  int
+	each map[string]int
+}
+
+// begin counts a request, or returns why it can't be answered now.
+func (f *inFlight) begin(sender string) (problem string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.all >= maxRequests:
+		return fmt.Sprintf("%d requests for metrics are being answered; try again later", maxRequests)
+	case f.each[sender] >= maxRequestsEach:
+		return fmt.Sprintf("%d requests of %s for metrics are being answered; try again later", maxRequestsEach, sender)
+	}
+	f.all++
+	if f.each == nil {
+		f.each = make(map[string]int)
+	}
+	f.each[sender]++
+	return ""
+}
+
+func (f *inFlight) end(sender string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all--
+	if f.each[sender]--; f.each[sender] == 0 {
+		delete(f.each, sender)
+	}
 }
