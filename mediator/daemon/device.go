@@ -124,7 +124,7 @@ func (d *device) gpu() api.GPU {
 	problem := d.problem(&st)
 	g := api.GPU{
 		Name: d.config.Name, Kind: d.config.Kind, Model: st.Properties.Name, SMs: st.Properties.SMs, MemoryBytes: st.Properties.MemoryBytes,
-		Policy: st.Policy, VMs: st.Guests, LostVMs: d.lost.Load(), Healthy: problem == "", Problem: problem,
+		Policy: st.Policy, LostVMs: d.lost.Load(), Healthy: problem == "", Problem: problem,
 		BusyRatio: st.BusyRatio, BusySeconds: st.Busy.Seconds(), IdleSeconds: st.Idle.Seconds(), SwitchingSeconds: st.Switching.Seconds(),
 		Switches: st.Switches, Rounds: st.Rounds,
 		Overruns: counts.Overruns, OverrunSeconds: counts.Overrun.Seconds(),

@@ -148,6 +148,7 @@ func (s *Service) GPU(name string) (api.GPU, error) {
 // showGPU returns a GPU as the API shows it.
 func (s *Service) showGPU(d *device) api.GPU {
 	g := d.gpu()
+	g.VMs = s.countOn(d)
 	g.Drained = g.Draining && !s.inUse(d)
 	s.tasks.locked(func(t *tasks.Table) {
 		i := s.tasks.index(d.config.Name)
@@ -155,6 +156,31 @@ func (s *Service) showGPU(d *device) api.GPU {
 		_, g.SpareBytes = t.Lent(i)
 	})
 	return g
+}
+
+// countOn returns how many guests a GPU has: those of which [api.VM.On] says so.
+func (s *Service) countOn(d *device) (n int) {
+	silent := s.silentGuests()
+	now := s.clock.Now()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, g := range s.guests {
+		p := g.onDevice(d)
+		if p != nil && (!g.floats() || p.sched.Status(now).Activity.Contexts > 0) {
+			n++
+		}
+	}
+	for _, t := range silent {
+		if s.guests[t.name] != nil {
+			continue // it was adopted meanwhile
+		}
+		if v, is := t.vm(); is {
+			if _, there := v.On(d.config.Name); there {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // UpdateGPU implements [api.Host].

@@ -153,6 +153,34 @@ func TestHostileTasks(t *testing.T) {
 	until(t, "it is gone", func() bool { return d.task() == "" })
 }
 
+// TestGuestsOfAGPU: a guest that floats is counted as one of a GPU where it has contexts, and not where
+// it only may have some.
+func TestGuestsOfAGPU(t *testing.T) {
+	d := startDaemonOf(t, runDir(t), roomyGPU{}, statefile.Files{}, "gpu0", "gpu1")
+	dev := d.floating("a")
+	counts := func() (counted, listed [2]int) {
+		for i, g := range d.service.GPUs() {
+			counted[i] = g.VMs
+			for _, v := range d.service.VMs() {
+				if _, there := v.On(g.Name); there {
+					listed[i]++
+				}
+			}
+		}
+		return counted, listed
+	}
+	if n, _ := counts(); n != [2]int{} {
+		t.Errorf("%v guests before there is a context", n)
+	}
+	if _, err := dev.NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: 1 << 20}}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "it is counted where it has the context", func() bool {
+		counted, listed := counts()
+		return counted[0]+counted[1] == 1 && counted == listed
+	})
+}
+
 // TestFloatsOver: a guest floats over the GPUs of its own GPU's kind.
 func TestFloatsOver(t *testing.T) {
 	s := &Service{}
