@@ -170,7 +170,7 @@ func TestGuestsOfAGPU(t *testing.T) {
 		return counted, listed
 	}
 	if n, _ := counts(); n != [2]int{} {
-		t.Errorf("%v guests before there is a context", n)
+		t.Fatalf("%v guests before there is a context", n)
 	}
 	if _, err := dev.NewContext(t.Context(), driver.ContextOptions{Task: &driver.Task{MemoryBytes: 1 << 20}}); err != nil {
 		t.Fatal(err)

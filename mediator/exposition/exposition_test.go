@@ -226,13 +226,13 @@ func TestHandlerRefusesMany(t *testing.T) {
 	senders := []string{"a", "a", "a", "b", "b", "b", "c", "d"}
 	for i, sender := range senders {
 		if i == maxRequestsEach && !refused("a") {
-			t.Error("one more of a sender is answered")
+			t.Fatal("one more of a sender is answered")
 		}
 		go func() { done <- ask(sender) }()
 		<-inside
 	}
 	if !refused("e") {
-		t.Error("one more is answered")
+		t.Fatal("one more is answered")
 	}
 	close(leave)
 	for range senders {
