@@ -172,7 +172,7 @@ func (s *Service) schedule(g *guest, saved *savedState) {
 		p.controller = s.startController(g, p)
 		p.sched = scheduler.NewGuest(s.recorded(g.lifeOn(p), p.before, scheduler.GuestOptions{
 			Name: g.spec.Name, Key: budgetKey(&g.spec), PID: g.pid, TimeLimit: g.spec.KernelTimeLimit, Page: p.page, Controller: p.controller,
-			Terms: terms, Bill: bills[i], Budget: presenceBudget{charged, i, p.before.Used},
+			Terms: terms, Bill: bills[i], Budget: presenceBudget{charged, i, p.before.Used}, Log: g.log,
 		}))
 		p.sched.SetSuspended(false, now) // what an earlier daemon decided no longer holds
 	}

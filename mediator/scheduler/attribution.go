@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"log/slog"
 	"os"
 	"strconv"
 	"time"
@@ -87,7 +88,7 @@ func (s *Scheduler) ownProcess(now time.Duration, g *Guest, p *claimedPID, pid i
 	if pid != p.pid || now-p.at > recheckAfter {
 		parent := s.processes.parent(pid)
 		if parent != 0 && parent != g.o.PID && pid != p.pid {
-			s.o.Log.Warn("guest's context claims a process that is not the guest's", "guest", g.o.Name, "pid", pid)
+			s.logFor(g).Warn("guest's context claims a process that is not the guest's", "guest", g.o.Name, "pid", pid)
 		}
 		*p = claimedPID{pid: pid, own: parent == g.o.PID, at: now}
 	}
@@ -95,6 +96,14 @@ func (s *Scheduler) ownProcess(now time.Duration, g *Guest, p *claimedPID, pid i
 		return 0
 	}
 	return pid
+}
+
+// logFor returns the log for what a guest's own processes bring about.
+func (s *Scheduler) logFor(g *Guest) *slog.Logger {
+	if g.o.Log != nil {
+		return g.o.Log
+	}
+	return s.o.Log
 }
 
 // lastProcess is contextProcess for a process that has ended: what was found out before it had.

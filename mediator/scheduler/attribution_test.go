@@ -2,17 +2,21 @@ package scheduler
 
 import (
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"vgpud/accounting"
 	"vgpud/accounting/accountingtest"
+	"vgpud/clock"
 	"vgpud/gpu"
 	"vgpud/mediator/ipc"
+	"vgpud/mediator/launchqueue"
 )
 
 // procOf returns a /proc of processes and their parents.
@@ -71,6 +75,41 @@ func TestLiesAboutProcesses(t *testing.T) {
 				t.Errorf("the liar is billed %v of %v", used[1], busy[1])
 			}
 		})
+	}
+}
+
+// TestClaimsFillNoLog: a guest's page that claims another process each time it is read writes to the
+// guest's own log, which the daemon limits, and not to the scheduler's.
+func TestClaimsFillNoLog(t *testing.T) {
+	lines := func() (*slog.Logger, *strings.Builder) {
+		var b strings.Builder
+		return slog.New(slog.NewTextHandler(&b, nil)), &b
+	}
+	log, common := lines()
+	own, limited := lines()
+	s, err := New(Options{Name: "gpu0", Clock: new(clock.Sim), Log: log, Policy: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	common.Reset()
+	s.processes.proc = procOf(t, map[int]int{100: 99, 101: 99, 99: 1})
+	g := NewGuest(GuestOptions{Name: "a", PID: 50, Page: newPage(t), Log: own})
+	s.Add(g)
+	for i := range 20 {
+		if pid := s.contextProcess(0, g, 0, 100+i%2); pid != 0 {
+			t.Fatalf("process %d is taken to be the guest's", pid)
+		}
+	}
+	s.locked(func(guests []*Guest) {
+		l := launchqueue.Launch{}
+		l.Guest = g.id
+		s.launchChanged(guests, launchqueue.Change{Kind: launchqueue.Unresponsive, Launch: &l})
+	})
+	if common.Len() > 0 {
+		t.Errorf("in the scheduler's log:\n%s", common)
+	}
+	if n := strings.Count(limited.String(), "\n"); n != 21 {
+		t.Errorf("%d lines in the guest's log", n)
 	}
 }
 

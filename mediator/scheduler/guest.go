@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -108,6 +109,8 @@ type GuestOptions struct {
 	Controller Controller
 	// Budget, if set, bounds the guest's GPU time.
 	Budget Budget
+	// Log is for what the guest's own processes can bring about at any rate; nil is the scheduler's.
+	Log *slog.Logger
 }
 
 // Guest is the scheduler's half of a guest. Its exported methods may be called from any goroutine;

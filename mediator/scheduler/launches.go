@@ -210,19 +210,19 @@ func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 		// for.
 		s.settleEviction(guests, l, 0)
 		ls.ledger.Requested(fairshare.Verdict{Action: fairshare.Evict, Guest: l.Guest, Launch: l.ID, For: l.Guest})
-		s.logOf(l).Warn("kernel does not leave the GPU when told")
+		s.logOf(guests, l).Warn("kernel does not leave the GPU when told")
 	case launchqueue.TurnUnused:
 		s.settleEviction(guests, l, 0)
 		if g := guestWith(guests, l.Guest); g != nil && c.Took > 0 {
 			ls.ledger.Idled(l.Guest, c.Took)
 			g.charge(c.Took, 0)
 		}
-		s.logOf(l).Debug("launch does not use its turn")
+		s.logOf(guests, l).Debug("launch does not use its turn")
 	case launchqueue.Stuck:
 		if !l.Unresponsive() { // else its guest is charged when it ends
 			s.settleEviction(guests, l, 0)
 		}
-		s.logOf(l).Debug("launch is not waited for any more")
+		s.logOf(guests, l).Debug("launch is not waited for any more")
 	case launchqueue.Ended, launchqueue.Gone:
 		if c.Kind == launchqueue.Ended {
 			ls.predictor.Ended(l)
@@ -235,9 +235,15 @@ func (s *Scheduler) launchChanged(guests []*Guest, c launchqueue.Change) {
 	}
 }
 
-// logOf returns the log with what a launch is.
-func (s *Scheduler) logOf(l *launchqueue.Launch) *slog.Logger {
-	return s.o.Log.With("gpu", s.o.Name, "guest", l.GuestName, "kernel", fmt.Sprintf("%016x", l.Slot().Kernel))
+// logOf returns the log of a launch's guest, with what the launch is.
+//
+// Preconditions: s.roster is held.
+func (s *Scheduler) logOf(guests []*Guest, l *launchqueue.Launch) *slog.Logger {
+	log := s.o.Log
+	if g := guestWith(guests, l.Guest); g != nil {
+		log = s.logFor(g)
+	}
+	return log.With("gpu", s.o.Name, "guest", l.GuestName, "kernel", fmt.Sprintf("%016x", l.Slot().Kernel))
 }
 
 // mostCharged bounds what an eviction costs the guest that it is for. How long the launch takes to
