@@ -87,9 +87,9 @@ func (c Caller) String() string {
 	}
 }
 
-// Who returns what a caller's requests are counted by: all processes of a user are one, as are all
-// connections with one certificate, or from one address without either.
-func (c Caller) Who() string {
+// Identity returns the user, the certificate or the address that requests are counted by: all
+// processes of a user have one, as have all connections with a certificate, or from an address.
+func (c Caller) Identity() string {
 	switch {
 	case c.Process != nil:
 		return fmt.Sprintf("uid %d", c.Process.UID)

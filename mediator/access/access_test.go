@@ -190,8 +190,8 @@ func TestCallersAreOneLine(t *testing.T) {
 	}
 }
 
-// TestWho: requests are counted by user, certificate or address, whatever the process or the port.
-func TestWho(t *testing.T) {
+// TestIdentity: requests are counted by user, certificate or address, whatever the process or the port.
+func TestIdentity(t *testing.T) {
 	for _, c := range []struct {
 		caller Caller
 		want   string
@@ -202,7 +202,7 @@ func TestWho(t *testing.T) {
 		{Caller{Address: "[::1]:5000"}, "::1"},
 		{Caller{Address: "@"}, "@"},
 	} {
-		if got := c.caller.Who(); got != c.want {
+		if got := c.caller.Identity(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.caller, got, c.want)
 		}
 	}

@@ -36,7 +36,7 @@ const missedKind = "missed"
 type streams struct {
 	mu      sync.Mutex
 	open    int
-	viewers map[string]int // by [Who]
+	viewers map[string]int // by identity
 }
 
 // begin admits a stream of a caller. end must be called after it.
@@ -45,7 +45,7 @@ func (s *streams) begin(c access.Caller) (end func(), err error) {
 	defer s.mu.Unlock()
 	limit, who := maxStreams, ""
 	if c.Role < access.Operator {
-		limit, who = maxViewerStreams, c.Who()
+		limit, who = maxViewerStreams, c.Identity()
 	}
 	switch {
 	case s.open >= limit:

@@ -184,14 +184,14 @@ func callerOf(r *http.Request) access.Caller {
 	return c
 }
 
-// Who returns what a request is counted by: its caller if the API allowed it, else the address that
-// it comes from.
-func Who(r *http.Request) string {
+// Sender returns the identity that a request is counted by: its caller's if the API allowed it, else
+// the address that it comes from.
+func Sender(r *http.Request) string {
 	c := callerOf(r)
 	if c.Role == access.None {
 		c.Address = r.RemoteAddr
 	}
-	return c.Who()
+	return c.Identity()
 }
 
 // allow serves requests of callers with the role, and refuses those of others.

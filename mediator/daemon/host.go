@@ -160,7 +160,12 @@ func (s *Service) showGPU(d *device) api.GPU {
 
 // countOn returns how many guests a GPU has: those of which [api.VM.On] says so.
 func (s *Service) countOn(d *device) (n int) {
-	silent := s.silentGuests()
+	silent := make(map[string]bool)
+	for _, t := range s.silentGuests() { // whose locks are held while files are written
+		if v, is := t.vm(); is {
+			_, silent[t.name] = v.On(d.config.Name)
+		}
+	}
 	now := s.clock.Now()
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -170,14 +175,9 @@ func (s *Service) countOn(d *device) (n int) {
 			n++
 		}
 	}
-	for _, t := range silent {
-		if s.guests[t.name] != nil {
-			continue // it was adopted meanwhile
-		}
-		if v, is := t.vm(); is {
-			if _, there := v.On(d.config.Name); there {
-				n++
-			}
+	for name, there := range silent {
+		if there && s.guests[name] == nil { // else it was adopted meanwhile
+			n++
 		}
 	}
 	return n

@@ -20,7 +20,7 @@ import (
 func newMetrics(h api.Host) http.Handler {
 	own := prometheus.NewRegistry()
 	own.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return exposition.Handler(source{h}, own, api.Who)
+	return exposition.Handler(source{h}, own, api.Sender)
 }
 
 // healthPath is the path of the health page beside /metrics.

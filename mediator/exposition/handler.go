@@ -21,9 +21,9 @@ const (
 
 // Handler returns a handler of requests for a source's series and those of a program's own registry.
 // It answers in Prometheus' text format, or in what else client_golang knows if a request prefers that
-// or chooses series by name, and compresses the answer where the request allows it. who returns the
-// sender of a request.
-func Handler(s Source, own prometheus.Gatherer, who func(*http.Request) string) http.Handler {
+// or chooses series by name, and compresses the answer where the request allows it. sender returns whom a request
+// counts for.
+func Handler(s Source, own prometheus.Gatherer, sender func(*http.Request) string) http.Handler {
 	described := prometheus.NewRegistry()
 	described.MustRegister(Collector(s))
 	others := promhttp.HandlerFor(prometheus.Gatherers{own, described}, promhttp.HandlerOpts{DisableCompression: true})
@@ -33,12 +33,12 @@ func Handler(s Source, own prometheus.Gatherer, who func(*http.Request) string) 
 	}
 	var answering inFlight
 	return compress(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		sender := who(r)
-		if problem := answering.begin(sender); problem != "" {
+		from := sender(r)
+		if problem := answering.begin(from); problem != "" {
 			http.Error(w, problem, http.StatusServiceUnavailable)
 			return
 		}
-		defer answering.end(sender)
+		defer answering.end(from)
 		format := expfmt.NegotiateAccept(r.Header, expfmt.DefaultAcceptedFormats()...)
 		if format.FormatType() != expfmt.TypeTextPlain || r.URL.Query().Has("name[]") {
 			others.ServeHTTP(w, r)
