@@ -6,6 +6,8 @@ import (
 	"sort"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"vgpud/guestagent/driver"
 )
 
@@ -70,8 +72,9 @@ func (a *allocations) releaseAll(r *reservation) {
 }
 
 // deviceRange checks that n bytes at p are GPU memory that a copy or set may use: if p lies in an
-// allocation of the context, all of them must. Other addresses, such as those of modules' variables,
-// are left to the device.
+// allocation of the context, all of them must. The program's own memory is refused here, as its use would
+// fail later, in calls that have no part in it. Other addresses, such as those that kernels hand out, are
+// left to the device.
 func (x *Context) deviceRange(p, n uint64) Result {
 	if p == 0 || p+n < p {
 		return ErrorInvalidValue
@@ -80,10 +83,23 @@ func (x *Context) deviceRange(p, n uint64) Result {
 		if n > m.bytes-(p-m.base) {
 			return ErrorInvalidValue
 		}
-	} else if h := x.d.host.managedAt(p); h != nil && n > h.bytes-(p-h.base) {
+	} else if h := x.d.host.managedAt(p); h != nil {
+		if n > h.bytes-(p-h.base) {
+			return ErrorInvalidValue
+		}
+	} else if !x.isDevice(p) && x.d.host.find(p) == nil && readable(p) {
 		return ErrorInvalidValue
 	}
 	return Success
+}
+
+// readable reports whether the process can read the byte at p. The kernel tries it: a fault here could
+// reach the program's handler. GPU addresses are reserved without any access.
+func readable(p uint64) bool {
+	var b [1]byte
+	local := []unix.Iovec{{Base: &b[0], Len: 1}}
+	n, err := unix.ProcessVMReadv(unix.Getpid(), local, []unix.RemoteIovec{{Base: uintptr(p), Len: 1}}, 0)
+	return err == nil && n == 1
 }
 
 // isDevice reports whether an address is of GPU memory of the context.

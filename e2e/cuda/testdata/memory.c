@@ -117,6 +117,13 @@ static void sets(CUstream s) {
   WANT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8(p, 0, 4097));
   WANT(CUDA_ERROR_INVALID_VALUE, cuMemsetD2D8(p, 4, 0, 10, 2));
   OK(cuMemsetD8(p, 0, 0));
+  // The program's own memory is none of the GPU's, which the call says itself.
+  WANT(CUDA_ERROR_INVALID_VALUE, cuMemsetD8((CUdeviceptr)b, 0, 4));
+  WANT(CUDA_ERROR_INVALID_VALUE, cuMemsetD32Async((CUdeviceptr)b, 0, 1, s));
+  WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyHtoDAsync((CUdeviceptr)b, b + 64, 4, s));
+  WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoH(b, (CUdeviceptr)b + 64, 4));
+  WANT(CUDA_ERROR_INVALID_VALUE, cuMemcpyDtoDAsync(p, (CUdeviceptr)b, 4, s));
+  OK(cuCtxSynchronize());
   OK(cuMemFree(p));
 }
 
