@@ -30,7 +30,7 @@ type hostRanges struct {
 	all    []*hostRange
 	shared atomic.Int64 // ranges that kernels reach, where the host offers that
 
-	managing sync.Mutex // held while managed memory is allocated; before mu
+	managing sync.Mutex // held while memory that kernels must reach is allocated; before mu
 }
 
 // find returns the range that an address lies in, or nil.
@@ -128,12 +128,16 @@ func (h *hostRanges) reached(p uint64) bool {
 const hostWait = 20 * time.Millisecond
 
 // allocateHost allocates page-locked memory: a part of the memory that is shared with the host, or
-// ordinary pages where that has no room. Copies of those go through shared memory.
+// ordinary pages where that has no room. Copies of those go through shared memory. Kernels don't reach
+// them, so memory that is asked for to be mapped is shared or none.
 func (c *Call) allocateHost(x *Context, n uint64, flags uint32) (Pointer, Result) {
 	if n == 0 || n > 1<<46 {
 		return nil, ErrorInvalidValue
 	}
 	r := &hostRange{flags: flags, x: x}
+	if flags&hostAllocMapped != 0 && c.d.managedMemory() {
+		return c.allocateReached(r, n)
+	}
 	// Copies need some of the shared memory, too.
 	if hostPages(n) <= uint64(x.d.gpu.Info().SharedBytes)/8 {
 		if p, result := c.allocateShared(r, n); result != ErrorOutOfMemory {
@@ -200,8 +204,11 @@ func (x *Context) reachHost() {
 	}
 }
 
+// hostAllocMapped is CU_MEMHOSTALLOC_DEVICEMAP.
+const hostAllocMapped = 2
+
 // hostAllocFlags are CU_MEMHOSTALLOC_PORTABLE, _DEVICEMAP and _WRITECOMBINED.
-const hostAllocFlags = 1 | 2 | 4
+const hostAllocFlags = 1 | hostAllocMapped | 4
 
 // MemHostAlloc is cuMemHostAlloc.
 func (c *Call) MemHostAlloc(out *Pointer, n uint64, flags uint32) Result {

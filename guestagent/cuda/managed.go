@@ -15,9 +15,9 @@ import (
 // managedPage is what advice and prefetches apply to.
 const managedPage = 4096
 
-// managedShare is the part of the memory shared with the host that managed memory may take. The rest is
-// for copies.
-const managedShare = 0.75
+// reachedShare is the part of the memory shared with the host that managed and mapped memory may take.
+// The rest is for copies.
+const reachedShare = 0.75
 
 // Kinds of CUmemLocation.
 const (
@@ -88,26 +88,31 @@ func (c *Call) MemAllocManaged(out *uint64, n uint64, flags uint32) Result {
 
 // allocateManaged allocates memory of the process that kernels can reach.
 func (c *Call) allocateManaged(x *Context, n uint64) (*hostRange, Pointer, Result) {
-	h := &c.d.host
-	h.managing.Lock()
-	defer h.managing.Unlock()
-	if n > 1<<46 || h.managedBytes()+n > uint64(managedShare*float64(x.d.gpu.Info().SharedBytes)) {
-		return nil, nil, ErrorOutOfMemory
-	}
 	r := &hostRange{x: x, managed: &managed{}}
-	p, result := c.allocateShared(r, n)
+	p, result := c.allocateReached(r, n)
 	if result != Success {
 		return nil, nil, result
 	}
 	return r, p, Success
 }
 
-// managedBytes returns how much managed memory there is.
-func (h *hostRanges) managedBytes() (n uint64) {
+// allocateReached allocates a range that kernels must reach.
+func (c *Call) allocateReached(r *hostRange, n uint64) (Pointer, Result) {
+	h := &c.d.host
+	h.managing.Lock()
+	defer h.managing.Unlock()
+	if n > 1<<46 || h.reachedBytes()+n > uint64(reachedShare*float64(r.x.d.gpu.Info().SharedBytes)) {
+		return nil, ErrorOutOfMemory
+	}
+	return c.allocateShared(r, n)
+}
+
+// reachedBytes returns how much memory there is that kernels must reach.
+func (h *hostRanges) reachedBytes() (n uint64) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, r := range h.all {
-		if r.managed != nil {
+		if r.managed != nil || r.m != nil && r.flags&hostAllocMapped != 0 {
 			n += r.bytes
 		}
 	}
