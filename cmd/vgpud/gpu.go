@@ -55,10 +55,11 @@ func newSoftGPU(o *options) *cobra.Command {
 time that its cost model gives.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := o.log()
+			log, end, err := o.serviceLog()
 			if err != nil {
 				return err
 			}
+			defer end()
 			if s.GPU.Machine.Mode, err = machine.ParseMode(mode); err != nil {
 				return cli.UsageError{Err: err}
 			}

@@ -6,9 +6,11 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"time"
 
 	"vgpud/cmd/internal/cli"
 	"vgpud/cmd/internal/journal"
+	"vgpud/cmd/internal/logqueue"
 
 	"github.com/spf13/cobra"
 )
@@ -26,6 +28,19 @@ func (o *options) flags(c *cobra.Command) {
 
 // log returns the logger that the flags describe.
 func (o *options) log() (*slog.Logger, error) { return o.logTo(os.Stderr) }
+
+// serviceLog returns the logger of a service, which goes on while nobody reads it. end must be called.
+func (o *options) serviceLog() (log *slog.Logger, end func(), err error) {
+	log, err = o.log()
+	if err != nil {
+		return nil, nil, err
+	}
+	h := logqueue.New(log.Handler())
+	return slog.New(h), func() { h.Stop(lastWords) }, nil
+}
+
+// lastWords is how long a service that ends waits until its log is written.
+const lastWords = time.Second
 
 // logTo returns the logger with another destination, in the journal's form if that is the
 // destination.

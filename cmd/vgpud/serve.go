@@ -41,10 +41,11 @@ channels and the eviction deadline change at once, the kernels' time limit for n
 guests. Other changed settings are named in the log and need a restart.`,
 		Args: cli.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			log, err := o.log()
+			log, end, err := o.serviceLog()
 			if err != nil {
 				return err
 			}
+			defer end()
 			config, err := daemon.ReadConfig(path)
 			if err != nil {
 				return err
