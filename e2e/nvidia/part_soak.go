@@ -91,10 +91,10 @@ type soakFound struct {
 	lost        []string // descriptions of what was lost or wrong
 	done        map[string]int
 	failed      map[string]int
-	why         []string // why events failed
-	standstill  time.Duration
-	standing    string        // the seat of the longest standstill, and its time
-	urgent      time.Duration // the longest standstill of the urgent guests under hpf
+	why         []string      // why events failed
+	standstill  standstill    // the longest
+	urgent      time.Duration // the longest of the urgent guests under hpf
+	timeline    []happening
 	suspensions uint64
 	evictions   uint64
 	evicting    float64  // the total duration of the evictions, in seconds
@@ -303,9 +303,11 @@ func (s *soaked) runUrgentPeriods(ctx context.Context) error {
 			if c.policy == "hpf" {
 				s.note(func() { s.policy = c.policy })
 			}
+			ends := s.happens("the daemon", "policy "+c.policy)
 			if err := s.setPolicy(ctx, c.policy); err != nil && ctx.Err() == nil {
 				return err
 			}
+			ends()
 			s.note(func() { s.policy = c.policy; s.saw.done["policy "+c.policy]++ })
 		}
 	}
@@ -347,7 +349,7 @@ func (s *soaked) progress(done <-chan struct{}) {
 					did, failed = did+n, failed+s.saw.failed[what]
 				}
 				s.say("%.0f s: %s, %d kernels in %d bouts, %d lost or wrong; %d events, %d not recovered; longest standstill %v", time.Since(s.begin).Seconds(),
-					s.policy, kernels, bouts, len(s.saw.lost), did, failed, s.saw.standstill.Round(time.Millisecond))
+					s.policy, kernels, bouts, len(s.saw.lost), did, failed, s.saw.standstill.took.Round(time.Millisecond))
 			})
 		}
 	}
@@ -416,10 +418,12 @@ func (s *soaked) report(took time.Duration, differ float64, fresh, before, after
 	recovered.Baseline["events"], recovered.Baseline["suspensions"], recovered.Baseline["evictions"] = float64(did), float64(f.suspensions), float64(f.evictions)
 	recovered.Baseline["eviction_seconds"] = f.evicting
 	recovered.Detail = events
-	ms := millis(f.standstill)
-	still := s.rowOf("soak_standstill_ms", ms, []float64{ms}, "the longest time in which a guest with work had no kernel end, while nothing was done to it under dfq, which promises it a share; hpf promises the urgent one that it is first. Longest: "+f.standing)
+	ms := millis(f.standstill.took)
+	standing := fmt.Sprintf("%s, from %.1f s on", f.standstill.who, f.standstill.from.Seconds())
+	still := s.rowOf("soak_standstill_ms", ms, []float64{ms}, "the longest time in which a guest with work had no kernel end, while nothing was done to it under dfq, which promises it a share; hpf promises the urgent one that it is first. Longest: "+standing+". The table has the other guests' events then, and in the second before")
 	still.Baseline["urgent_under_hpf_ms"] = millis(f.urgent)
 	still.Baseline["kernel_time_limit_ms"] = millis(kernelTimeLimit)
+	still.Detail = f.during(f.standstill)
 	s.add(lost, a, memory, kept, recovered, still)
 	for _, what := range append(f.lost, f.why...) {
 		s.say("%s", what)
@@ -432,7 +436,7 @@ func (s *soaked) report(took time.Duration, differ float64, fresh, before, after
 	for _, l := range seats.Lines {
 		s.say("%s: %v", l.Name, l.Values)
 	}
-	s.say("accounted %.3f s, of the window %+.5f; worst seat %.5f; %s", accounted.Seconds(), float64(off)/float64(took), worst, f.standing)
+	s.say("accounted %.3f s, of the window %+.5f; worst seat %.5f; %s", accounted.Seconds(), float64(off)/float64(took), worst, standing)
 }
 
 // detailed limits how many findings a row lists.

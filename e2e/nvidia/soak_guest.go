@@ -106,16 +106,19 @@ func (o *occupant) live(ctx context.Context) error {
 	o.events = o.events[1:]
 	ctx, cancel := context.WithTimeout(ctx, soakEventTimeout)
 	defer cancel()
+	ends := o.happens(o.name, next.do.String())
 	err := o.suffer(ctx, next)
 	if err != nil && o.m != nil { // another attempt follows
 		err = errors.Join(err, o.depart(context.WithoutCancel(ctx)))
 	}
+	ends()
 	o.did(o.name, next.do.String(), err)
 	return nil
 }
 
 // arrive creates a guest and loads its kernel.
 func (o *occupant) arrive(ctx context.Context) error {
+	defer o.happens(o.name, "arrives")()
 	o.testbedMu.Lock()
 	o.number++
 	spec := api.VMSpec{Weight: o.weight}
@@ -207,12 +210,7 @@ func (o *occupant) bout(ctx context.Context, d time.Duration, watched bool) erro
 		o.note(func() { o.saw.urgent = max(o.saw.urgent, ran.Standstill) })
 	}
 	if watched && !duringHPF {
-		o.note(func() {
-			if ran.Standstill > o.saw.standstill {
-				o.saw.standstill = ran.Standstill
-				o.saw.standing = fmt.Sprintf("%s's %v, between %.1f and %.1f s", o.m.name, ran.Standstill, began.Seconds(), time.Since(o.soaked.begin).Seconds())
-			}
-		})
+		o.stoodStill(standstill{who: o.m.name, from: began + ran.StandstillAt, took: ran.Standstill})
 	}
 	return nil
 }

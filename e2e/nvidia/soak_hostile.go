@@ -48,7 +48,9 @@ func (s *soaked) misbehaves(ctx context.Context) error {
 		at := i % len(s.plan.modes)
 		mode := s.plan.modes[at]
 		patient, cancel := context.WithTimeout(ctx, soakEventTimeout)
+		ends := s.happens(name, mode)
 		err := s.mischief(patient, &v, mode, s.plan.spells[at], i)
+		ends()
 		cancel()
 		if ctx.Err() != nil {
 			break

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"testing"
@@ -112,7 +113,14 @@ func TestSoakRowsSayWhatWentWrong(t *testing.T) {
 			{seatSpec: seatSpec{name: "one"}, alone: time.Millisecond, sum: counted{kernels: 1000, accounted: 1500 * time.Millisecond}},
 			{seatSpec: seatSpec{name: "other"}, alone: 2 * time.Millisecond, sum: counted{kernels: 1000, accounted: 1700 * time.Millisecond}},
 		},
-		saw: soakFound{done: map[string]int{"left": 4}, failed: map[string]int{"left": 1}, lost: []string{"a result"}, why: []string{"a reason"}, standstill: 1500 * time.Millisecond, standing: "one's"},
+		saw: soakFound{done: map[string]int{"left": 4}, failed: map[string]int{"left": 1}, lost: []string{"a result"}, why: []string{"a reason"}, standstill: standstill{who: "one", from: 20 * time.Second, took: 1500 * time.Millisecond},
+			timeline: []happening{
+				{"one", "long before", 17 * time.Second, 18900 * time.Millisecond},
+				{"one", "just before", 18 * time.Second, 19500 * time.Millisecond},
+				{"other", "in it", 20500 * time.Millisecond, 21 * time.Second},
+				{"other", "still", 21 * time.Second, 0},
+				{"other", "after", 21600 * time.Millisecond, 22 * time.Second},
+			}},
 	}
 	before := footprint{free: 4 << 20, goroutines: 5}
 	after := footprint{free: 2 << 20, goroutines: 6}
@@ -126,6 +134,13 @@ func TestSoakRowsSayWhatWentWrong(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
+	}
+	var listed []string
+	for _, l := range s.bench.found.Row("soak_standstill_ms").Detail.Lines {
+		listed = append(listed, fmt.Sprint(l.Name, l.Values))
+	}
+	if diff := cmp.Diff([]string{"one: just before[-2 -0.5]", "other: in it[0.5 1]", "other: still[1 1.5]"}, listed); diff != "" {
+		t.Errorf("events beside the standstill (-want +got):\n%s", diff)
 	}
 	if worst := s.bench.found.Row("soak_accounting_error").Baseline["worst_seat"]; worst != 0.05 {
 		t.Errorf("the worst seat is %v off", worst)

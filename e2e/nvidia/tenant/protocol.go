@@ -163,8 +163,9 @@ type Ran struct {
 	// ended before the window or in it, or if the rest of the window was longer than that time.
 	Span time.Duration `json:"span,omitempty"`
 	// Standstill is the longest time from the begin, or from the end of a launch, to the next end,
-	// without the pauses.
-	Standstill time.Duration `json:"standstill,omitempty"`
+	// without the pauses, and StandstillAt when it began, from the begin of the run.
+	Standstill   time.Duration `json:"standstill,omitempty"`
+	StandstillAt time.Duration `json:"standstillAt,omitempty"`
 	// Turnarounds are the times of the iterations, and Executed those of the launches by the GPU's
 	// clock, at most [Kept] of each.
 	Turnarounds []time.Duration `json:"turnarounds,omitempty"`

@@ -72,7 +72,7 @@ func (t *tenant) run(ctx context.Context, r *Run) (*Ran, error) {
 		}
 		end := time.Now()
 		ran.All += len(w.ended)
-		ran.stood(&w, start)
+		ran.stood(&w, begin, start)
 		if r.For == 0 {
 			from, to = begin, end
 		}
@@ -142,10 +142,13 @@ func (ran *Ran) count(w *worker, start, end, from, to time.Time) {
 	}
 }
 
-// stood records the longest standstill of an iteration that began at start.
-func (ran *Ran) stood(w *worker, start time.Time) {
+// stood records the longest standstill of an iteration that began at start, of a run that began at
+// begin.
+func (ran *Ran) stood(w *worker, begin, start time.Time) {
 	for _, l := range w.ended {
-		ran.Standstill = max(ran.Standstill, l.at.Sub(start))
+		if took := l.at.Sub(start); took > ran.Standstill {
+			ran.Standstill, ran.StandstillAt = took, start.Sub(begin)
+		}
 		start = l.at
 	}
 }
