@@ -5,8 +5,8 @@
 #
 # writes OUT/*.ptx for sm_80; OUT is ptx beside this script unless given. The same sources are
 # compiled for each ARCH (sm_90 unless OUT is given) and must give the same PTX except for the
-# .target directive: corpus.Kernel.PTX rewrites that directive. -ffp-contract=off leaves every fused multiply-add to the sources, so that
-# the PTX defines each result bit for bit (see doc.go).
+# .target directive: corpus.Kernel.PTX rewrites that directive. -ffp-contract=off leaves every fused
+# multiply-add to the sources, so that the PTX defines each result bit for bit (see doc.go).
 #
 #   VGPUD_CLANG_DEPS   where scripts/clang-deps.sh has put clang, if not in the user's cache
 set -euo pipefail
@@ -24,7 +24,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir -p "$out"
 cd "$here/src"
 compile() { # SOURCE ARCH
-	"$work/cuda/bin/cuda-cc" -std=c++17 -O3 -ffp-contract=off --cuda-gpu-arch="$2" --cuda-device-only -S \
+	"$work/cuda/bin/cuda-cc" -std=c++17 -O3 -ffp-contract=off --cuda-gpu-arch="$2" --cuda-feature=+ptx80 --cuda-device-only -S \
 		-o "$work/$2/$(basename "$1" .cu).ptx" "$1"
 }
 export -f compile
