@@ -21,8 +21,8 @@ const (
 
 // Handler returns a handler of requests for a source's series and those of a program's own registry.
 // It answers in Prometheus' text format, or in what else client_golang knows if a request prefers that
-// or chooses series by name, and compresses the answer where the request allows it. sender returns whom a request
-// counts for.
+// or chooses series by name, and compresses the answer where the request allows it. sender returns the
+// identity that a request counts for.
 func Handler(s Source, own prometheus.Gatherer, sender func(*http.Request) string) http.Handler {
 	described := prometheus.NewRegistry()
 	described.MustRegister(Collector(s))
