@@ -54,6 +54,5 @@ func (p *preemption) wanted() tune.Parameters {
 		w.Overhead = min(w.Overhead, tune.FreeOverhead)
 	}
 	w.Suspends = time.Duration(p.suspension.Load())
-	w.AtOnce = w.AtOnce || p.host.Load() > 0 && w.Suspends == 0
 	return w
 }

@@ -51,21 +51,6 @@ func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks
 	return all
 }
 
-// first returns the form of a launch of which nothing is known, or the original if there is none:
-// the form whose blocks do the least beside their tasks.
-func first(forms abi.PreemptForm, tasks uint64, slots int) abi.Preempt {
-	for c := (abi.Preempt{Form: abi.PreemptSingle, Group: 1, Every: 1}); c.Group <= maxGroup; c.Group *= 2 {
-		if Offered(c, forms, tasks, slots) {
-			return c
-		}
-		c.Form = abi.PreemptCoarse
-	}
-	if c := (abi.Preempt{Form: abi.PreemptPersistent, Group: 1, Every: 1}); Offered(c, forms, tasks, slots) {
-		return c
-	}
-	return abi.Preempt{}
-}
-
 // leavesToHardware reports whether the hardware takes a kernel off the GPU sooner than one of its
 // tasks ends.
 func (p *Parameters) leavesToHardware(task time.Duration) bool {
