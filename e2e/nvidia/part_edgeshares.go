@@ -22,6 +22,8 @@ const (
 	eventLength = 100 * time.Microsecond
 	// eventsCalibrate is how long each guest streams alone.
 	eventsCalibrate = 600 * time.Millisecond
+	// eventsPatience is the window after which it has no longer one.
+	eventsPatience = 20 * time.Second
 )
 
 // eventWeights are the guests'.
@@ -92,6 +94,22 @@ func (r *streamers) window() time.Duration {
 // streamsFound is the result of a run, in points.
 type streamsFound struct{ shares, byEvents, charge, alone float64 }
 
+// alone lets one guest stream, for longer if it has no event in the usual time, as on a busy machine. It
+// returns what the guest did, what it was charged, and the time of both.
+func (r *streamers) alone(ctx context.Context, i int) (ran *tenant.Ran, used, took time.Duration, err error) {
+	for d := pick(r.bench, 100*time.Millisecond, eventsCalibrate, eventsCalibrate); ; d *= 2 {
+		rans, used, took, err := r.streams(ctx, d/4, d, r.guests[i:i+1], r.job[i:i+1], nil)
+		switch {
+		case err != nil:
+			return nil, 0, 0, err
+		case rans[0].Launches > 0:
+			return rans[0], used[0], took, nil
+		case d > eventsPatience:
+			return nil, 0, 0, fmt.Errorf("%s: no event in %v", r.guests[i].name, d)
+		}
+	}
+}
+
 // once lets each guest stream alone and then both at a time. The guests have no events at the
 // beginning and at the end, so that accounting has all of them, once it was waited for.
 func (r *streamers) once(ctx context.Context) (f streamsFound, err error) {
@@ -104,17 +122,13 @@ func (r *streamers) once(ctx context.Context) (f streamsFound, err error) {
 		if _, err := m.ask(ctx, tenant.Request{Stream: &tenant.Stream{Job: r.job[i]}}); err != nil {
 			return f, err
 		}
-		d := pick(r.bench, 100*time.Millisecond, eventsCalibrate, eventsCalibrate)
-		rans, used, took, err := r.streams(ctx, d/4, d, r.guests[i:i+1], r.job[i:i+1], nil)
+		ran, used, took, err := r.alone(ctx, i)
 		if err != nil {
 			return f, err
 		}
-		if rans[0].Launches == 0 {
-			return f, fmt.Errorf("%s: no event in %v", m.name, d)
-		}
-		lengths[i] = rans[0].Window / time.Duration(rans[0].Launches)
+		lengths[i] = ran.Window / time.Duration(ran.Launches)
 		r.lengths[i] = append(r.lengths[i], float64(lengths[i])/1e3)
-		f.alone = max(f.alone, points(figure.AccountingError(used[0], time.Duration(rans[0].All)*lengths[i], took)))
+		f.alone = max(f.alone, points(figure.AccountingError(used, time.Duration(ran.All)*lengths[i], took)))
 	}
 	if err := r.setPolicy(ctx, "dfq"); err != nil {
 		return f, err
