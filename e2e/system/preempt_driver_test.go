@@ -173,3 +173,58 @@ func TestFormByCost(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFirstLaunchLeaves launches a kernel once for each of several sizes of its shared memory, which
+// the tuner knows nothing of. An urgent guest need not wait until they end.
+func TestFirstLaunchLeaves(t *testing.T) {
+	h := host.Start(t, "hpf")
+	urgent := preemptible(t, h, api.VMSpec{Name: "urgent", PriorityCeiling: api.MaxPriority}, driver.PreemptOptions{Off: true})
+	short := newLoad(t, urgent, "scan", corpus.Trivial)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	began := make(chan struct{})
+	beside.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			if err := short.Run(ctx, urgent.Own()); err != nil && ctx.Err() == nil {
+				t.Errorf("urgent: %v", err)
+				return
+			}
+			if i == 0 {
+				close(began)
+			}
+		}
+	})
+	select {
+	case <-began: // the daemon knows that somebody is urgent
+	case <-t.Context().Done():
+	}
+	long := preemptible(t, h, api.VMSpec{Name: "batch"}, driver.PreemptOptions{})
+	k, c, err := workload.Batch().Work[0].Case(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := workload.NewLoad(t.Context(), long, k.PTX(corpus.SM80), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := false
+	for i := uint32(0); i < 100 && !left; i++ {
+		step := l.Steps[0]
+		step.SharedBytes += 16 * i
+		var p driver.Pending
+		err := long.Own().Enqueue(t.Context(), &p, &step)
+		if err = errors.Join(err, p.Wait(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		left = p.Evictions() > 0
+	}
+	if !left {
+		t.Errorf("no first launch ever left the GPU: %+v", l.Steps[0].Function.Preemption())
+	}
+	cancel()
+	if err := l.Run(t.Context(), long.Own()); err != nil {
+		t.Errorf("batch: %v", err)
+	}
+}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -53,14 +54,14 @@ type launchForm struct {
 // errNoForm means that the kernel does not have the form that was asked for.
 var errNoForm = errors.New("the kernel can't be launched in that form")
 
-// pick chooses the form of a launch on ch.
-func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, launchForm) {
+// pick chooses the form of a launch.
+func (k *forms) pick(ctx context.Context, l *Launch) (abi.Preempt, launchForm) {
 	c := launchForm{forms: k}
 	shape := l.shape()
 	var choice abi.Preempt
 	tuned := k.tuner != nil && mayReplace(l.Attributes) && k.orderKept(l)
 	if tuned {
-		choice, c.ticket = k.pickTuned(shape)
+		choice, c.ticket = k.pickTuned(ctx, shape)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -73,9 +74,14 @@ func (k *forms) pick(ch *Channel, l *Launch) (abi.Preempt, launchForm) {
 
 // pickTuned returns the tuner's choice, but the original if the GPU can't hold a block of the
 // chosen form, which needs more resources than the original. Until the host has answered that, it
-// picks only forms that were measured before.
-func (k *forms) pickTuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
-	slots := max(k.resident(k.original, s), 0)
+// picks only forms that were measured before. It waits for the answer where the first launch of a
+// class is to go in a form at once.
+func (k *forms) pickTuned(ctx context.Context, s tune.Shape) (abi.Preempt, tune.Ticket) {
+	slots := k.resident(k.original, s)
+	if slots == 0 && k.atOnce(s) {
+		slots = k.residentNow(ctx, k.original, s)
+	}
+	slots = max(slots, 0)
 	k.mu.Lock()
 	choice, ticket := k.tuner.Pick(s, slots)
 	measured := ticket.Measured()
@@ -85,6 +91,9 @@ func (k *forms) pickTuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
 	}
 	// resident may complete launches, which takes mu.
 	n := k.resident(k.handles[bit(choice.Form)], s)
+	if n == 0 && ticket == (tune.Ticket{}) {
+		n = k.residentNow(ctx, k.handles[bit(choice.Form)], s)
+	}
 	if n > 0 || n == 0 && measured {
 		return choice, ticket
 	}
@@ -96,6 +105,13 @@ func (k *forms) pickTuned(s tune.Shape) (abi.Preempt, tune.Ticket) {
 		k.tuner.Discard(ticket)
 	}
 	return abi.Preempt{}, tune.Ticket{}
+}
+
+// atOnce reports whether a launch is the first of its class and is to go in a form at once.
+func (k *forms) atOnce(s tune.Shape) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.tuner.AtOnce(s)
 }
 
 // force returns the form that a launch asks for.
@@ -253,6 +269,7 @@ type occupancy struct {
 	slots   int        // 0 if unknown, -1 if the GPU can't hold one
 	used    bool
 	pending bool // the answer is under way
+	awaited bool // a launch waited for it
 	answer  Pending
 }
 
@@ -289,6 +306,24 @@ func (k *forms) resident(handle uint64, s tune.Shape) int {
 	return o.slots
 }
 
+// occupancyWait bounds how long a first launch waits for an answer of the host about occupancy. It
+// takes some 50 µs, unless the guest is suspended.
+const occupancyWait = 10 * time.Millisecond
+
+// residentNow is resident, but waits for the host's answer, once and until ctx ends.
+func (k *forms) residentNow(ctx context.Context, handle uint64, s tune.Shape) int {
+	s.Tasks = 0
+	k.occupancyMu.Lock()
+	if o := k.occupancy(handle, s); o != nil && o.pending && !o.awaited {
+		o.awaited = true
+		ctx, cancel := context.WithTimeout(ctx, occupancyWait)
+		_ = o.answer.Wait(ctx) // resident judges the answer, if there is one
+		cancel()
+	}
+	k.occupancyMu.Unlock()
+	return k.resident(handle, s)
+}
+
 // occupancy returns the entry for a shape. A new entry asks the host. It returns nil if all entries
 // wait for answers. occupancyMu is held.
 func (k *forms) occupancy(handle uint64, s tune.Shape) *occupancy {
@@ -302,7 +337,7 @@ func (k *forms) occupancy(handle uint64, s tune.Shape) *occupancy {
 		return nil
 	}
 	k.next++
-	o.handle, o.shape, o.used, o.slots = handle, s, true, 0
+	o.handle, o.shape, o.used, o.awaited, o.slots = handle, s, true, false, 0
 	var e abi.Entry
 	abi.Occupancy{Function: handle, BlockThreads: s.Threads, SharedBytes: uint64(s.SharedBytes)}.Encode(&e)
 	o.pending = k.ctx.Own().tryEnqueue(&o.answer, &e, abi.Header{Op: abi.OpOccupancy})

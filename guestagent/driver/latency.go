@@ -54,5 +54,6 @@ func (p *preemption) wanted() tune.Parameters {
 		w.Overhead = min(w.Overhead, tune.FreeOverhead)
 	}
 	w.Suspends = time.Duration(p.suspension.Load())
+	w.AtOnce = w.AtOnce || p.host.Load() > 0 && w.Suspends == 0
 	return w
 }

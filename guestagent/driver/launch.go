@@ -74,7 +74,7 @@ func (ch *Channel) launch(ctx context.Context, p *Pending, l *Launch) error {
 	}
 	var added [2]abi.Attribute // beside those of the launch
 	n := 0
-	choice, err := ch.chooseForm(p, l)
+	choice, err := ch.chooseForm(ctx, p, l)
 	if err != nil {
 		return err
 	}
@@ -116,13 +116,13 @@ func (ch *Channel) launch(ctx context.Context, p *Pending, l *Launch) error {
 }
 
 // chooseForm chooses the form of a launch and records it in p.
-func (ch *Channel) chooseForm(p *Pending, l *Launch) (choice abi.Preempt, err error) {
+func (ch *Channel) chooseForm(ctx context.Context, p *Pending, l *Launch) (choice abi.Preempt, err error) {
 	p.form = launchForm{}
 	switch k := l.Function.forms; {
 	case l.Preempt != nil:
 		choice, p.form, err = l.force()
 	case k != nil:
-		choice, p.form = k.pick(ch, l)
+		choice, p.form = k.pick(ctx, l)
 	}
 	return choice, err
 }

@@ -10,6 +10,7 @@ import (
 	"vgpud/guestagent/driver/drivertest"
 	"vgpud/guestagent/preempt/tune"
 	"vgpud/guestagent/preempt/tune/cache"
+	"vgpud/mediator/vgpu/abi"
 )
 
 // TestFormsOfLateOccupancy has a program launch its kernel often before the host has said how many
@@ -52,6 +53,51 @@ func TestFormsOfLateOccupancy(t *testing.T) {
 	}
 	if why() != tune.WhyCheapest {
 		t.Errorf("then: %+v", s.work.Preemption())
+	}
+}
+
+// TestFirstLaunchCanLeave launches a kernel for the first time: in a form, unless the hardware takes
+// it off the GPU, or the host wants no kernel to leave, or does not say how many blocks the GPU holds.
+func TestFirstLaunchCanLeave(t *testing.T) {
+	for _, c := range []struct {
+		name                string
+		latency, suspension uint32
+		want                abi.PreemptForm
+	}{
+		{"told to leave", 100_000, 0, abi.PreemptPersistent},
+		{"suspended by the hardware", 100_000, 360_000, 0},
+		{"alone", 0, 0, 0},
+	} {
+		s := newScene(t, drivertest.Options{}, driver.ContextOptions{})
+		check(t, s.host.Write(abi.RegLatencyNanos, c.latency))
+		check(t, s.host.Write(abi.RegSuspensionNanos, c.suspension))
+		s.gpu = must[*driver.Context](t)(s.gpu.Device().NewContext(t.Context(), driver.ContextOptions{Preempt: &driver.PreemptOptions{}}))
+		s.mod = must[*driver.Module](t)(s.gpu.LoadModule(t.Context(), []byte(workPTX)))
+		s.work = must[*driver.Function](t)(s.mod.Function(t.Context(), "work"))
+		l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks}, Block: driver.Dim{X: 64}, Params: make([]byte, 8)}
+		var p driver.Pending
+		check(t, s.gpu.Own().Enqueue(t.Context(), &p, &l))
+		check(t, p.Wait(t.Context()))
+		if got := s.work.Preemption(); got.Launches != 1 || got.Preemptible > 0 != (c.want != 0) {
+			t.Errorf("%s: %+v, want form %v", c.name, got, c.want)
+		}
+	}
+}
+
+// TestFirstLaunchDoesNotWaitForEver has a host that does not say how many blocks the GPU holds.
+func TestFirstLaunchDoesNotWaitForEver(t *testing.T) {
+	said := make(chan struct{})
+	defer close(said)
+	s := newScene(t, drivertest.Options{Occupancy: func() { <-said }}, driver.ContextOptions{Preempt: &driver.PreemptOptions{}})
+	ch := must[*driver.Channel](t)(s.gpu.NewChannel(t.Context(), driver.ChannelOptions{}))
+	l := driver.Launch{Function: s.work, Grid: driver.Dim{X: blocks}, Block: driver.Dim{X: 64}, Params: make([]byte, 8)}
+	var p driver.Pending
+	for range 3 {
+		check(t, ch.Enqueue(t.Context(), &p, &l))
+		check(t, p.Wait(t.Context()))
+	}
+	if got := s.work.Preemption(); got.Launches != 3 || got.Preemptible != 0 {
+		t.Errorf("%+v", got)
 	}
 }
 

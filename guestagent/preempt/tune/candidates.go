@@ -51,6 +51,17 @@ func (p *Parameters) candidates(forms abi.PreemptForm, task time.Duration, tasks
 	return all
 }
 
+// first returns the form of a launch of which nothing is known, or the original if there is none.
+// Persistent blocks leave after a task each. An early exit would have to start all blocks that have
+// not begun, for a time that is not known: one that is asked to leave sooner than that, again and
+// again, would not get on.
+func first(forms abi.PreemptForm, tasks uint64, slots int) abi.Preempt {
+	if c := (abi.Preempt{Form: abi.PreemptPersistent, Group: 1, Every: 1}); Offered(c, forms, tasks, slots) {
+		return c
+	}
+	return abi.Preempt{}
+}
+
 // leavesToHardware reports whether the hardware takes a kernel off the GPU sooner than one of its
 // tasks ends.
 func (p *Parameters) leavesToHardware(task time.Duration) bool {

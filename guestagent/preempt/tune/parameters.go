@@ -21,6 +21,10 @@ type Parameters struct {
 	// Suspends is the same where the hardware is known to suspend contexts by itself; 0 elsewhere. A
 	// kernel whose tasks take longer is left to it.
 	Suspends time.Duration
+	// AtOnce has the first launch of a class go in the persistent form, although nothing is known of its
+	// cost: for kernels that are told to leave where nothing else takes them off the GPU. A program that
+	// launches a kernel once would otherwise keep the GPU until that has ended.
+	AtOnce bool
 	// Drain is the GPU time of a block of up to 256 threads that starts, finds that it must leave
 	// and records itself as skipped; default 1 ns, as measured on an H100 (481 µs for the half of
 	// 1,048,576 blocks that remained at the median). A block with more threads costs more, in

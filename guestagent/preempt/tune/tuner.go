@@ -143,7 +143,8 @@ func (c *class) original() time.Duration { return time.Duration(c.ran.low() * fl
 
 // Pick chooses the form of a launch. slots is how many of the kernel's blocks the GPU holds at
 // once; if it is 0, for unknown, an unknown class gets the original, unmeasured. The ticket must be
-// given to Observe, Discard or Postpone when the launch has ended or could not start.
+// given to Observe, Discard or Postpone when the launch has ended or could not start. Launches that
+// [Parameters.AtOnce] has go in a form measure nothing.
 func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	if t.forms == 0 || s.Tasks == 0 {
 		return abi.Preempt{}, Ticket{}
@@ -158,6 +159,11 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 		c.slots = slots
 	}
 	c.launches++
+	if t.params.AtOnce && c.new() {
+		if choice := first(t.forms, s.Tasks, c.slots); choice.Form != 0 {
+			return choice, Ticket{}
+		}
+	}
 	if c.candidateSlots > 0 && c.reexplored < maxReexplored && (5*c.slots < 4*c.candidateSlots || 4*c.slots > 5*c.candidateSlots) {
 		c.reexplored++
 		t.explore(c)
@@ -181,6 +187,24 @@ func (t *Tuner) Pick(s Shape, slots int) (abi.Preempt, Ticket) {
 	}
 	return a.choice, k
 }
+
+// AtOnce reports whether the next launch is the first of its class, and goes in a form if the kernel
+// has one for it and slots are known.
+func (t *Tuner) AtOnce(s Shape) bool {
+	if !t.params.AtOnce || t.forms == 0 || s.Tasks == 0 {
+		return false
+	}
+	key := s.Class()
+	for _, c := range t.classes {
+		if c.Class == key {
+			return false
+		}
+	}
+	return true
+}
+
+// new reports whether nothing is known of the class: this is its first launch.
+func (c *class) new() bool { return c.launches == 1 && c.arms[0].cost.n == 0 }
 
 // class finds a class, or creates it if may is true.
 func (t *Tuner) class(key Class, may bool) *class {

@@ -80,6 +80,45 @@ func settle(t *Tuner, w *world, launches int) (last abi.Preempt) {
 	return last
 }
 
+// TestAtOnce has the first launch of a class go in a form before anything is known of it, and the
+// next ones measure the original.
+func TestAtOnce(t *testing.T) {
+	const slots = 1000
+	for _, c := range []struct {
+		name  string
+		p     Parameters
+		forms abi.PreemptForm
+		tasks uint64
+		want  abi.Preempt
+	}{
+		{"nobody leaves", Parameters{}, 7, 5000, abi.Preempt{}},
+		{"every form", Parameters{AtOnce: true}, 7, 5000, persistent(1, 1)},
+		{"early exits alone", Parameters{AtOnce: true}, abi.PreemptSingle | abi.PreemptCoarse, 5000, abi.Preempt{}},
+		{"no form", Parameters{AtOnce: true}, 0, 5000, abi.Preempt{}},
+		{"all blocks fit", Parameters{AtOnce: true}, 7, slots, abi.Preempt{}},
+	} {
+		tuner, s := New(c.p, c.forms), Shape{Tasks: c.tasks, Threads: 256}
+		if got, want := tuner.AtOnce(s), c.p.AtOnce && c.forms != 0; got != want {
+			t.Errorf("%s: at once %v, want %v", c.name, got, want)
+		}
+		choice, k := tuner.Pick(s, slots)
+		if choice != c.want || (k != Ticket{}) != (c.forms != 0 && c.want.Form == 0) {
+			t.Errorf("%s: %+v, %+v, want %+v", c.name, choice, k, c.want)
+		}
+		tuner.Observe(k, time.Second, time.Second)
+		if choice, k := tuner.Pick(s, slots); choice.Form != 0 || tuner.AtOnce(s) || k.measure != (c.forms != 0) {
+			t.Errorf("%s: then %+v, measured %v", c.name, choice, k.measure)
+		}
+	}
+	tuner := New(Parameters{AtOnce: true}, 7)
+	if choice, _ := tuner.Pick(Shape{Tasks: 5000, Threads: 256}, 0); choice.Form != 0 {
+		t.Errorf("without slots: %+v", choice)
+	}
+	if choice, _ := tuner.Pick(Shape{Tasks: 5000, Threads: 256}, slots); choice != persistent(1, 1) {
+		t.Errorf("then with them: %+v", choice)
+	}
+}
+
 // TestLaunchesCost has forms that cost next to nothing on the GPU but much beside it: that decides.
 func TestLaunchesCost(t *testing.T) {
 	w := table(65536, 16816*us, map[abi.Preempt]float64{single(): 0.01, coarse(2): 1})
