@@ -17,6 +17,22 @@ import (
 	"vgpud/mediator/ipc"
 )
 
+// linked returns the daemon's end of a connection to a guest's process, and the descriptor of the
+// process's end, which the caller closes.
+func linked(t *testing.T) (conn *ipc.Conn, fd int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err = ipc.FromFile(os.NewFile(uintptr(fds[0]), "link"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // the test's own
+	return conn, fds[1]
+}
+
 // TestMalformedMessages: some are skipped, and messages after them are handled. A process that
 // sends more is killed, since it could not be governed.
 func TestMalformedMessages(t *testing.T) {
@@ -25,15 +41,7 @@ func TestMalformedMessages(t *testing.T) {
 		killed   bool
 	}{"some": {maxMalformed, false}, "more": {maxMalformed + 3, true}} {
 		t.Run(name, func(t *testing.T) {
-			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
-			conn, err := ipc.FromFile(os.NewFile(uintptr(fds[0]), "link"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
+			conn, fd := linked(t)
 			cmd := exec.Command("sleep", "600")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -43,19 +51,19 @@ func TestMalformedMessages(t *testing.T) {
 			go func() {
 				ended <- cmd.Wait()
 				// Its sockets close when it ends.
-				if err := unix.Close(fds[1]); err != nil {
+				if err := unix.Close(fd); err != nil {
 					t.Error(err)
 				}
 			}()
 			for range c.messages {
-				if _, err := unix.Write(fds[1], []byte("{")); err != nil {
+				if _, err := unix.Write(fd, []byte("{")); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if _, err := unix.Write(fds[1], []byte(`{"kind":"handles"}`)); err != nil {
+			if _, err := unix.Write(fd, []byte(`{"kind":"handles"}`)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := unix.Write(fds[1], []byte(`{"kind":"changed"}`)); err != nil {
+			if _, err := unix.Write(fd, []byte(`{"kind":"changed"}`)); err != nil {
 				t.Fatal(err)
 			}
 			received := make(chan ipc.Kind, 2)
@@ -84,25 +92,17 @@ func TestMalformedMessages(t *testing.T) {
 
 // TestFloodOfMessages: a guest's process that sends messages without end is read at a bounded pace.
 func TestFloodOfMessages(t *testing.T) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := ipc.FromFile(os.NewFile(uintptr(fds[0]), "link"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn, fd := linked(t)
 	const more = 3
 	sent := make(chan error, 1)
 	go func() {
 		var err error
 		for range messageBurst + more {
-			if _, err = unix.Write(fds[1], []byte(`{"kind":"changed"}`)); err != nil {
+			if _, err = unix.Write(fd, []byte(`{"kind":"changed"}`)); err != nil {
 				break
 			}
 		}
-		sent <- errors.Join(err, unix.Close(fds[1]))
+		sent <- errors.Join(err, unix.Close(fd))
 	}()
 	var c clock.Sim
 	var handled atomic.Int64
